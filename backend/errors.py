@@ -1,0 +1,46 @@
+"""Errors of `tristream.backend`, beside those of `tristream.parsers`.
+
+    TristreamError
+    ├── SettingsError       the operator's: a parameter of config.pbtxt cannot be used
+    └── UnavailableError    nobody's: the server is at a limit; the message names it, trying later may help
+
+`responder.py` maps them to Triton's error codes.
+"""
+
+from __future__ import annotations
+
+from tristream.parsers.errors import TristreamError
+
+__all__ = ["SettingsError", "UnavailableError"]
+
+
+class SettingsError(TristreamError, ValueError):
+    """A setting that cannot be used.
+
+    Args:
+        parameter: its name in config.pbtxt, or the part of the configuration that is meant.
+        found: what was there.
+        allowed: what would have been accepted.
+    """
+
+    def __init__(self, parameter: str, found: str, allowed: str) -> None:
+        super().__init__(f"config.pbtxt parameter {parameter!r}: found {found}; allowed: {allowed}")
+        self.parameter = parameter
+        self.found = found
+        self.allowed = allowed
+
+
+class UnavailableError(TristreamError):
+    """A request that is fine but cannot be served now: a limit is reached.
+
+    Args:
+        limit: the setting that is the limit, e.g. `max_streams`.
+        found: how things stand.
+        advice: what to do.
+    """
+
+    def __init__(self, limit: str, found: str, advice: str) -> None:
+        super().__init__(f"limit {limit} reached: {found}; {advice}")
+        self.limit = limit
+        self.found = found
+        self.advice = advice

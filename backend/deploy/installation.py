@@ -43,19 +43,17 @@ class Installation:
         executable: the `tritonserver` program.
         origin: where it comes from, for people.
         backend_directory: for `--backend-directory`; None leaves the server's own.
-        environment: variables to set for it.
         path_prefixes: variables that hold lists of folders -> folders to put before what is there.
     """
 
     executable: Path
     origin: str
     backend_directory: Path | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
     path_prefixes: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
 
     def full_environment(self, base: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
         """The environment of the process: `base`, then what the server needs, then `extra`."""
-        environment = {**base, **self.environment}
+        environment = dict(base)
         for name, folders in self.path_prefixes.items():
             own = [str(folder) for folder in folders]
             environment[name] = os.pathsep.join([*own, *filter(None, [base.get(name)])])
@@ -81,7 +79,7 @@ def find_installation(cache: Path | None = None) -> Installation:
     """
     on_path = shutil.which("tritonserver")
     if on_path:
-        return Installation(Path(on_path), f"{on_path}, on PATH", environment={"LC_CTYPE": "C.UTF-8"})
+        return Installation(Path(on_path), f"{on_path}, on PATH")
     return _embedded(cache or cache_folder())
 
 
@@ -106,8 +104,6 @@ def _embedded(cache: Path) -> Installation:
         executable,
         f"the one inside {WHEEL} {version}",
         backends,
-        # The stub starts in the C locale; libraries that open files without an encoding then read ASCII.
-        {"LC_CTYPE": "C.UTF-8"},
         {
             # The stub links libpython; the loader must take the one of this very interpreter, or _ssl and others fail.
             "LD_LIBRARY_PATH": (_libpython_folder(python), libraries),
@@ -126,7 +122,7 @@ def _check_platform() -> None:
     if name != "glibc" or numbers < OLDEST_GLIBC:
         found = f"{name or 'another C library'} {version}"
         raise InstallationError(
-            f"the embedded Triton needs glibc >= 2.35 (Debian 12, Ubuntu 22.04, Fedora 36), this is {found}; {ELSEWHERE}"
+            f"the embedded Triton needs glibc >= 2.35 (Debian 12, Ubuntu 22.04), this is {found}; {ELSEWHERE}"
         )
 
 

@@ -43,6 +43,8 @@ _NOISE = re.compile(
     r"Unable to allocate pinned|cudaGetDeviceCount|GPU metrics"
 )
 _LEVEL = re.compile(r"^[EWF]\d{4} ")
+_ERROR = re.compile(r'^E\d{4} \S+ \d+ \S+\] "?(.*?)"?$')
+_TABLE_OR_LOG = re.compile(r"^(\+-|\||[IWEF]\d{4} )")
 _counter = itertools.count()
 
 LoadProgress = Callable[[tuple[str, ...], tuple[str, ...]], None]
@@ -252,16 +254,17 @@ class TritonServer:
         return loaded, tuple(name for name in dict.fromkeys(_LOADING.findall(text)) if name not in loaded)
 
     def failure(self, most_lines: int = 40) -> str:
-        """What a person needs of the log to see what went wrong: its errors, else its end."""
+        """What a person needs of the log to see what went wrong: errors and tracebacks, else its end."""
         lines = self._log_text().splitlines()
-        errors = worth_showing(lines)
-        # A traceback of model.py follows its error line; those lines bear no level.
-        failed = [i for i, line in enumerate(lines) if line.startswith("E") and line in errors]
-        if failed:
-            first = failed[0]
-            told = [line for line in lines[first:] if not _NOISE.search(line) and not re.match(r"^I\d{4} ", line)]
-            return "\n".join([*told[:most_lines], f"(all of it: {self.log_file})"])
-        return "\n".join([*lines[-most_lines:], f"(all of it: {self.log_file})"])
+        told: list[str] = []
+        for line in lines:
+            message = _ERROR.match(line)
+            if message:
+                told += message[1].replace("\\n", "\n").split("\n")
+            elif line and not _TABLE_OR_LOG.match(line):
+                told.append(line)  # a traceback, or the server's last word: these bear no level
+        told = [line for line in told if line and not _NOISE.search(line)] or lines
+        return "\n".join([*dict.fromkeys(told[-most_lines:]), f"(all of it: {self.log_file})"])
 
     def _log_text(self) -> str:
         if self.log_file is None or not self.log_file.exists():

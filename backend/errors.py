@@ -9,9 +9,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tristream.parsers.errors import TristreamError
 
-__all__ = ["SettingsError", "UnavailableError"]
+__all__ = ["BUSY_PREFIX", "SettingsError", "UnavailableError"]
+
+BUSY_PREFIX: Final = "server busy: "
+"""How every refusal for lack of room begins: an error that arrives within a gRPC stream has no status code,
+so the client tells "try again" from "refused" by its text."""
 
 
 class SettingsError(TristreamError, ValueError):
@@ -40,7 +46,7 @@ class UnavailableError(TristreamError):
     """
 
     def __init__(self, limit: str, found: str, advice: str) -> None:
-        super().__init__(f"limit {limit} reached: {found}; {advice}")
+        super().__init__(f"{BUSY_PREFIX}limit {limit} reached: {found}; {advice}")
         self.limit = limit
         self.found = found
         self.advice = advice

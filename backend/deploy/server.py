@@ -21,7 +21,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TextIO
 
 from tristream.parsers.errors import TristreamError
 
@@ -266,6 +266,14 @@ class TritonServer:
         told = [line for line in told if line and not _NOISE.search(line)] or lines
         return "\n".join([*dict.fromkeys(told[-most_lines:]), f"(all of it: {self.log_file})"])
 
+    def open_log(self) -> TextIO:
+        """The server's log from its present end on, to follow it."""
+        if self.log_file is None:
+            raise ServerError("this TritonServer was not started")
+        log = self.log_file.open(encoding="utf-8", errors="replace")
+        log.seek(0, os.SEEK_END)
+        return log
+
     def _log_text(self) -> str:
         if self.log_file is None or not self.log_file.exists():
             return ""
@@ -280,7 +288,7 @@ class TritonServer:
             process.terminate()
             try:
                 process.wait(self.exit_timeout_s + 10)
-            except subprocess.TimeoutExpired:
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):  # a second Ctrl-C: at once
                 # The stubs are in the server's own session, of which it is the leader and not yet reaped.
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

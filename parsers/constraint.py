@@ -1,0 +1,288 @@
+"""What an answer is held to while it is generated: tools, tool_choice and format -> a structural tag.
+
+A structural tag is xgrammar's JSON for a grammar with tags in it (xgrammar 0.2.9,
+`xgrammar/structural_tag.py`; vLLM takes the same JSON). Parser and constraint read the same shapes,
+so they cannot disagree (PROTOCOL 8).
+
+The grammar always covers the reasoning too: an engine that knows no reasoning can then start it at
+the first token. What a tag must look like was tried with `GrammarCompiler`; see the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from .errors import FormatDefinitionError, RequestError
+from .request import ChatOptions, ToolDefinition
+
+__all__ = ["CALL_SHAPES", "FORCED_JSON", "AutoChoice", "CallShape", "ReasoningShape", "StrictLevel", "build_constraint"]
+
+StrictLevel: TypeAlias = Literal["auto", "function", "parameter"]
+"""What `auto` holds of a tool without `strict`: nothing, name and frame, or the arguments too."""
+
+AutoChoice: TypeAlias = Literal["model", "call", "text"]
+"""What `auto` leaves to the model: the choice, or, for a model too small to choose, one call, or no call."""
+
+_Node: TypeAlias = dict[str, Any]
+
+MAX_JSON_BLANKS: Final = 32
+"""Most blanks in a row between JSON tokens: an indented object fits, a small model cannot idle."""
+
+_ANY_OBJECT: Final[Mapping[str, Any]] = {"type": "object"}
+
+
+@dataclass(frozen=True, slots=True)
+class CallShape:
+    """How a family writes one call, as far as a grammar needs to know.
+
+    Args:
+        opener: what ends free text: every call begins with it. "" = calls cannot follow free text.
+        begin: text before the arguments; `{name}` stands for the function's name.
+        end: text after the arguments.
+        style: how the arguments are written; a `style` of xgrammar's `json_schema` format.
+        closer: what ends a call whose inside is not held to anything.
+        mention: how a call names its function; `{name}` as in `begin`.
+        separator: text between two calls.
+        before, after: text around all calls of an answer.
+    """
+
+    opener: str
+    begin: str
+    end: str
+    style: str = "json"
+    closer: str = ""
+    mention: str = '"{name}"'
+    separator: str = "\n"
+    before: str = ""
+    after: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.begin.startswith(self.opener) or "{name}" not in self.begin:
+            raise FormatDefinitionError(
+                f"call shape: begin {self.begin!r} must start with {self.opener!r} and hold {{name}}"
+            )
+
+
+CALL_SHAPES: Final[Mapping[str, CallShape]] = {
+    # The chat templates of Qwen2.5, Qwen3 and Hermes 2 Pro print exactly this text for a call in the history
+    # (https://huggingface.co/Qwen/Qwen3-8B, tokenizer_config.json; NousResearch/Hermes-2-Pro-Llama-3-8B, README).
+    "hermes": CallShape(
+        opener="<tool_call>",
+        begin='<tool_call>\n{"name": "{name}", "arguments": ',
+        end="}\n</tool_call>",
+        closer="</tool_call>",
+    ),
+    # https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct, chat_template.jinja.
+    "qwen_3_coder": CallShape(
+        opener="<tool_call>",
+        begin="<tool_call>\n<function={name}>\n",
+        end="\n</function>\n</tool_call>",
+        style="qwen_xml",
+        closer="</tool_call>",
+        mention="<function={name}>",
+    ),
+}
+
+FORCED_JSON: Final = CallShape(
+    opener="", begin='{"name": "{name}", "parameters": ', end="}", separator=", ", before="[", after="]"
+)
+"""The form of `required` where a family has no shape of its own: a list of call objects (PROTOCOL 5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningShape:
+    """A family's reasoning markers, and where this prompt left the model.
+
+    Args:
+        start: marker that opens reasoning.
+        end: marker that ends it.
+        state: `open`: the answer begins inside reasoning; `closed`: the prompt has ended it;
+            `unknown`: it begins in content, where the model may still open reasoning.
+        bounds: fewest and most characters of reasoning that the prompt opened; None = as the model likes.
+    """
+
+    start: str
+    end: str
+    state: Literal["open", "closed", "unknown"]
+    bounds: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.start or not self.end:
+            raise FormatDefinitionError("reasoning shape: both markers must have text")
+        if self.bounds is not None and not 0 <= self.bounds[0] <= self.bounds[1]:
+            raise FormatDefinitionError(f"reasoning shape: bounds {self.bounds} are not 0 <= fewest <= most")
+
+
+def build_constraint(
+    options: ChatOptions,
+    *,
+    calls: CallShape | None = None,
+    reasoning: ReasoningShape | None = None,
+    response_schema: Mapping[str, Any] | bool | None = None,
+    level: StrictLevel = "auto",
+    auto: AutoChoice = "model",
+) -> dict[str, Any] | None:
+    """The structural tag that holds an answer to what its request asks for.
+
+    Args:
+        options: the request.
+        calls: the family's call shape; None where it has none. `required` then takes the forced
+            JSON form, which the parser reads for every format, and `auto` holds nothing.
+        reasoning: the family's markers and where the prompt left off; None = it has no reasoning.
+        response_schema: JSON schema of `response_format`; `{"type": "object"}` for json_object.
+        level: the server's floor for tools without `strict`; it never loosens a request.
+        auto: what tool_choice `auto` leaves to the model.
+
+    Returns:
+        `{"type": "structural_tag", "format": ...}`, or None where nothing is to be held.
+
+    Raises:
+        RequestError: no tool is allowed where one is required.
+    """
+    body = _body(options, calls, response_schema, level, auto if options.tool_choice == "auto" else "model")
+    if body is None and (reasoning is None or reasoning.bounds is None or reasoning.state != "open"):
+        return None
+    free = body is None
+    elements = [*_reasoning(reasoning, calls, free=free), body if body is not None else _any_text()]
+    return {"type": "structural_tag", "format": elements[0] if len(elements) == 1 else _sequence(*elements)}
+
+
+def _body(
+    options: ChatOptions,
+    calls: CallShape | None,
+    response_schema: Mapping[str, Any] | bool | None,
+    level: StrictLevel,
+    auto: AutoChoice,
+) -> _Node | None:
+    """What follows the reasoning; None = anything."""
+    answer = None if response_schema is None else _json(response_schema)
+    if options.tool_choice == "none" or not options.tools:
+        return answer
+    tools = _callable_tools(options)
+    one = options.tool_choice == "named" or auto == "call" or not options.parallel_tool_calls
+    if options.tool_choice in ("required", "named") or (auto == "call" and tools):
+        if not tools:
+            raise RequestError("tool_choice.allowed_tools.tools", "[]", "at least one tool where one must be called")
+        return _calls_only(tools, calls or FORCED_JSON, "parameter", one=one)
+    if calls is None or not calls.opener:
+        return answer
+    if not tools or auto == "text":
+        return answer or _any_text(calls.opener)
+    if answer is not None:
+        # A plain OR with triggered tags would let prose through: tried.
+        return {
+            "type": "or",
+            "elements": [
+                answer,
+                _calls_only(tools, calls, "parameter" if level == "parameter" else "function", one=one),
+            ],
+        }
+    return _triggered(options, tools, calls, level)
+
+
+def _callable_tools(options: ChatOptions) -> tuple[ToolDefinition, ...]:
+    if options.tool_choice == "named":
+        return tuple(tool for tool in options.tools if tool.name == options.function)
+    if options.allowed is None:
+        return options.tools
+    return tuple(tool for tool in options.tools if tool.name in options.allowed)
+
+
+def _calls_only(tools: Sequence[ToolDefinition], calls: CallShape, level: StrictLevel, *, one: bool) -> _Node:
+    """One or several calls and nothing else."""
+    node: _Node = {
+        "type": "tags_with_separator",
+        "tags": [_call(tool, calls, level) for tool in tools],
+        "separator": calls.separator,
+        "at_least_one": True,
+        "stop_after_first": one,
+    }
+    around = [_const(calls.before)] if calls.before else []
+    if calls.after:
+        return _sequence(*around, node, _const(calls.after))
+    return _sequence(*around, node) if around else node
+
+
+def _triggered(
+    options: ChatOptions, tools: Sequence[ToolDefinition], calls: CallShape, level: StrictLevel
+) -> _Node | None:
+    """Free text in which every call is held to its tool, as far as `level` and `strict` ask."""
+    restricted = options.allowed is not None
+    if restricted and level == "auto":
+        level = "function"
+    held = [tool for tool in tools if tool.strict or level != "auto"]
+    if not held and options.parallel_tool_calls:
+        return None
+    tags = [_call(tool, calls, level) for tool in held]
+    if len(held) < len(tools):
+        # The other tools' calls are free, so their tag must not admit a held tool by the back door.
+        names = [calls.mention.replace("{name}", tool.name) for tool in held]
+        tags.append(_tag(calls.opener, _any_text(*names), calls.closer))
+    return {
+        "type": "triggered_tags",
+        "triggers": [calls.opener],
+        "tags": tags,
+        "at_least_one": False,
+        "stop_after_first": not options.parallel_tool_calls,
+    }
+
+
+def _call(tool: ToolDefinition, calls: CallShape, level: StrictLevel) -> _Node:
+    schema = tool.parameters if tool.strict or level == "parameter" else _ANY_OBJECT
+    return _tag(calls.begin.replace("{name}", tool.name), _json(schema or _ANY_OBJECT, calls.style), calls.end)
+
+
+def _reasoning(shape: ReasoningShape | None, calls: CallShape | None, *, free: bool) -> list[_Node]:
+    """The reasoning before the body; `free`: the body takes any text, blanks included."""
+    if shape is None or shape.state == "closed":
+        return []
+    bounded = shape.state == "open" and shape.bounds is not None
+    # The body of a bounded answer must say something: a model cut off in its thoughts likes to end at once.
+    # Not `<`: xgrammar takes a stop token for its spelling where any text may come.
+    blanks = [_regex(r"\n\n[^\s<]")] if free and bounded else [] if free else [_regex(r"\n{0,2}")]
+    # A call opener inside would end the reasoning for the parser, outside this grammar's tags.
+    excludes = (shape.end, *([calls.opener] if calls is not None and calls.opener else ()))
+    if shape.state == "open":
+        return [*_reasoning_text(shape.bounds, excludes), _const(shape.end), *blanks]
+    text = _any_text(*excludes)
+    block = _sequence(_const(shape.start), text, _const(shape.end), *blanks)
+    return [{"type": "optional", "content": block}]
+
+
+def _reasoning_text(bounds: tuple[int, int] | None, excludes: tuple[str, ...]) -> list[_Node]:
+    if bounds is None:
+        return [_any_text(*excludes)]
+    # One sentence: a small model fills its bound with blank lines, JSON or half a thought otherwise.
+    fewest, most = bounds
+    others = {**_any_text("\n", ".", "{", *excludes), "max_chars": most - max(fewest, 1) - 1}
+    # `[^<]{20,160}` alone would compile in 0.7 s, these two take 0.1 s (xgrammar 0.2.9).
+    return [_regex(rf"[^<{{\"\s.][^<{{\n.]{{{max(fewest - 2, 0)}}}"), others, _const(".")]
+
+
+def _sequence(*elements: _Node) -> _Node:
+    return {"type": "sequence", "elements": list(elements)}
+
+
+def _const(value: str) -> _Node:
+    return {"type": "const_string", "value": value}
+
+
+def _regex(pattern: str) -> _Node:
+    return {"type": "regex", "pattern": pattern}
+
+
+def _any_text(*excludes: str) -> _Node:
+    return {"type": "any_text", "excludes": list(excludes)} if excludes else {"type": "any_text"}
+
+
+def _tag(begin: str, content: _Node, end: str) -> _Node:
+    return {"type": "tag", "begin": begin, "content": content, "end": end}
+
+
+def _json(schema: Mapping[str, Any] | bool, style: str = "json") -> _Node:
+    node: _Node = {"type": "json_schema", "json_schema": schema if isinstance(schema, bool) else dict(schema)}
+    if style == "json":
+        return {**node, "max_whitespace_cnt": MAX_JSON_BLANKS}
+    return {**node, "style": style}

@@ -76,15 +76,16 @@ def input_tensors(request: PbRequest) -> dict[str, PbTensor]:
     return {tensor.name(): tensor for tensor in request.inputs()}
 
 
-def read_text(tensor: PbTensor, *, field: str | None = None) -> str:
+def read_text(tensor: PbTensor, *, field: str | None = None, lenient: bool = False) -> str:
     """The one text of a STRING tensor with one element, of any rank.
 
     Args:
         tensor: the input.
         field: how the error names it; default the tensor's name.
+        lenient: bytes that are not UTF-8 read as U+FFFD, for what the LLM says, which may not fail.
 
     Raises:
-        RequestError: not exactly one element, not a STRING, or not UTF-8.
+        RequestError: not exactly one element, not a STRING, or (not lenient) not UTF-8.
     """
     array = tensor.as_numpy()
     if array.size != 1:
@@ -92,7 +93,7 @@ def read_text(tensor: PbTensor, *, field: str | None = None) -> str:
     value = array.reshape(-1)[0]
     if isinstance(value, bytes):
         try:
-            return value.decode()
+            return value.decode("utf-8", "replace" if lenient else "strict")
         except UnicodeDecodeError as error:
             where = f"a byte that is not UTF-8 at offset {error.start}"
             raise RequestError(field or tensor.name(), where, "UTF-8 text") from None

@@ -1,0 +1,251 @@
+"""The state of live streams: `Stream` is one request's, `StreamTable` holds them all.
+
+`postprocess` and `chat_direct` use the same `Stream`: what the LLM says in, message deltas out. It has one
+`ChatStream` and one detokenizer per choice, and sends usage once, after the last choice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from tristream.parsers.events import Delta, Notice
+from tristream.parsers.message import FinishReason, MessageDelta, Usage
+from tristream.parsers.request import ChatOptions
+
+from .detokenizer import Detokenizer, Vocabulary
+from .merging import merge_deltas
+from .opening import Opening
+from .realigner import TextRealigner
+from .settings import StreamSettings
+
+__all__ = ["Chat", "Opening", "Stream", "lost_message", "merge_deltas"]
+
+FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content_filter",
+    "error": "error",
+}
+"""What an LLM may say -> what the parser is told; anything else (vLLM's `tool_calls`, `eos`) is a stop."""
+
+
+def lost_message(choice_index: int = 0) -> MessageDelta:
+    """What a client gets whose stream's state is gone: no text, for the options that would allow it are gone too."""
+    return MessageDelta(finish_reason="error", notices=(Notice("stream_lost", 1, 0),), choice_index=choice_index)
+
+
+class Chat(Protocol):
+    """`tristream.parsers.ChatStream`, as far as a stream needs it."""
+
+    def feed(self, delta: Delta) -> Sequence[MessageDelta]:
+        """More model output."""
+        ...
+
+    def finish(
+        self,
+        reason: Any,
+        *,
+        prompt_tokens: int | None = None,
+        completion_tokens: int | None = None,
+        cached_tokens: int | None = None,
+    ) -> Sequence[MessageDelta]:
+        """The end; the last delta has finish_reason and usage."""
+        ...
+
+
+@dataclass(slots=True)
+class _Choice:
+    """One of n answers."""
+
+    chat: Chat
+    source: Detokenizer | TextRealigner
+    received: int = 0
+    finished: bool = False
+    usage: Usage | None = None
+
+
+class Stream:
+    """One request: the LLM's steps in, message deltas out.
+
+    Args:
+        opening: what is known of the request.
+        choices: how many answers it wants.
+        make_chat: choice index -> its parser.
+        vocabulary: the LLM's tokenizer.
+    """
+
+    __slots__ = ("_choices", "_make_chat", "_number", "_vocabulary", "ended", "error", "opening")
+
+    def __init__(
+        self, opening: Opening, choices: int, make_chat: Callable[[int], Chat], vocabulary: Vocabulary
+    ) -> None:
+        self.opening = opening
+        self.ended = False
+        """The last step has come; the state can go."""
+        self.error = ""
+        """What the LLM said of its failure: for the log, not for the client."""
+        self._number = choices
+        self._make_chat = make_chat
+        self._vocabulary = vocabulary
+        self._choices: dict[int, _Choice] = {}
+
+    @classmethod
+    def open(cls, opening: Opening, vocabulary: Vocabulary, settings: StreamSettings) -> Stream:
+        """Start a stream.
+
+        Raises:
+            RequestError: unknown format, or options that cannot be served.
+        """
+        from tristream.parsers import ChatStream, load_format
+
+        spec = load_format(opening.format or settings.format)
+        # ids of calls are derived from the seed: the stream's own unless the request brings one
+        options = ChatOptions.from_openai(
+            opening.request, id_seed="" if opening.request.get("id_seed") else opening.stream_id
+        )
+        added = vocabulary.added_spellings if settings.match == "ids" else None
+
+        def make_chat(index: int) -> Chat:
+            return ChatStream(
+                spec,
+                options,
+                prompt_tail=opening.prompt_tail,
+                special_spellings=vocabulary.special_spellings,
+                added_spellings=added,
+                choice_index=index,
+            )
+
+        return cls(opening, opening.choices(settings), make_chat, vocabulary)
+
+    def feed(self, token_ids: Sequence[int], meta: str = "") -> list[MessageDelta]:
+        """One step of the LLM.
+
+        Args:
+            token_ids: new tokens of one choice.
+            meta: the step's `meta`: "" or JSON. What it says wrongly is passed over: model side faults
+                never become errors of the client.
+
+        Returns:
+            Deltas in the model's order. After the last step `ended` is set.
+        """
+        step = _read_meta(meta) if meta else _NOTHING
+        index = step.get("choice_index", 0)
+        deltas: list[MessageDelta] = []
+        choice = self._choice(index)
+        if choice is not None and not choice.finished:
+            self._feed_choice(choice, token_ids, step, deltas)
+            reason = step.get("finish_reason")
+            if reason is not None:
+                self._finish_choice(choice, index, FINISH_REASONS.get(reason, "stop"), step, deltas)
+        if step and not self.ended:
+            self._end_if_last(step, deltas)
+        return deltas
+
+    def _choice(self, index: int) -> _Choice | None:
+        choice = self._choices.get(index)
+        if choice is None and 0 <= index < self._number:
+            choice = self._choices[index] = _Choice(self._make_chat(index), Detokenizer(self._vocabulary))
+        return choice
+
+    def _feed_choice(
+        self, choice: _Choice, token_ids: Sequence[int], step: Mapping[str, Any], deltas: list[MessageDelta]
+    ) -> None:
+        logprobs = step.get("logprobs", ())
+        text = step.get("text")
+        if text is not None and not choice.received and isinstance(choice.source, Detokenizer):
+            choice.source = TextRealigner(self._vocabulary)
+        choice.received += len(token_ids)
+        if isinstance(choice.source, TextRealigner):
+            pieces = choice.source.feed(text or "", token_ids, logprobs)
+        else:
+            pieces = choice.source.feed(token_ids, logprobs)
+        feed = choice.chat.feed
+        for piece in pieces:
+            deltas += feed(piece)
+
+    def _finish_choice(
+        self, choice: _Choice, index: int, reason: FinishReason, step: Mapping[str, Any], deltas: list[MessageDelta]
+    ) -> None:
+        choice.finished = True
+        for piece in choice.source.finish():
+            deltas += choice.chat.feed(piece)
+        counted = step.get("completion_tokens")
+        prompt_tokens = self.opening.prompt_tokens
+        deltas += choice.chat.finish(
+            reason,
+            prompt_tokens=step.get("prompt_tokens") if prompt_tokens is None else prompt_tokens,
+            completion_tokens=counted,
+            cached_tokens=step.get("cached_tokens"),
+        )
+        last = deltas.pop() if deltas else MessageDelta(finish_reason=reason, choice_index=index)
+        notices = last.notices
+        if counted is not None and counted != choice.received:
+            notices += (Notice("tokens_lost", abs(counted - choice.received), 0),)
+        if reason == "error":
+            notices += (Notice("stream_lost", 1, 0),)
+            self.error = step.get("error", "") or self.error
+        choice.usage = last.usage
+        deltas.append(last._replace(notices=notices, usage=None))
+
+    def _end_if_last(self, step: Mapping[str, Any], deltas: list[MessageDelta]) -> None:
+        """Where no choice is left, or the LLM says so: finish the others and send usage with the last delta."""
+        finished = sum(choice.finished for choice in self._choices.values())
+        if finished < self._number and not step.get("last"):
+            return
+        if not self._choices:
+            self._choice(0)
+        for index, choice in self._choices.items():
+            if not choice.finished:
+                self._finish_choice(choice, index, "error", _NOTHING, deltas)
+        self.ended = True
+        if deltas:
+            deltas[-1] = deltas[-1]._replace(usage=_total([choice.usage for choice in self._choices.values()]))
+        else:
+            deltas.append(MessageDelta(usage=_total([choice.usage for choice in self._choices.values()])))
+
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+_META_TYPES: Final[Mapping[str, type]] = {
+    "finish_reason": str,
+    "error": str,
+    "text": str,
+    "choice_index": int,
+    "prompt_tokens": int,
+    "completion_tokens": int,
+    "cached_tokens": int,
+    "logprobs": list,
+    "last": bool,
+}
+
+
+def _read_meta(meta: str) -> Mapping[str, Any]:
+    """The members of `meta` that have the type they should have."""
+    try:
+        value = json.loads(meta)
+    except (ValueError, RecursionError):
+        return _NOTHING
+    if not isinstance(value, dict):
+        return _NOTHING
+    return {name: value[name] for name, kind in _META_TYPES.items() if type(value.get(name)) is kind}
+
+
+def _total(usages: Sequence[Usage | None]) -> Usage | None:
+    """Usage of the request: the prompt counts once, the answers add up."""
+    known = [usage for usage in usages if usage is not None]
+    if not known:
+        return None
+    return Usage(
+        next((usage.prompt_tokens for usage in known if usage.prompt_tokens is not None), None),
+        _sum([usage.completion_tokens for usage in known]),
+        _sum([usage.reasoning_tokens for usage in known]),
+        next((usage.cached_tokens for usage in known if usage.cached_tokens is not None), None),
+    )
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

@@ -224,8 +224,8 @@ def _announce(server: TritonServer, repositories: Sequence[Path]) -> None:
 
 def _watch(server: TritonServer) -> int:
     """Show the server's warnings and errors until Ctrl-C, or until it dies."""
-    console.print("Ctrl-C stops the server", style="dim")
     try:
+        console.print("Ctrl-C stops the server", style="dim")
         with server.open_log() as log:
             while server.running:
                 for line in worth_showing(log):
@@ -277,3 +277,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+if __name__ == "__main__":
+    app()

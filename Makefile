@@ -91,4 +91,4 @@ $(TOKENIZERS)/complete: requirements/tokenizers.sh $(STAMPS)/data
 	@requirements/tokenizers.sh $(TOKENIZERS) $(BIN)/python
 
 $(MODEL)/config.json: | $(STAMPS)/data $(STAMPS)/tristream
-	@$(BIN)/tristream demo-model
+	@$(BIN)/python -m tristream.backend.cli demo-model

@@ -87,7 +87,9 @@ LLM_INPUTS: Final = (
     TensorSpec("stream_id", "STRING", (1,), meaning="128 random bits in hex, minted by preprocess"),
     TensorSpec("input_ids", "INT32", (-1,), optional=True, meaning="token ids of the rendered prompt"),
     TensorSpec("sampling", "STRING", (1,), optional=True, meaning="sampling parameters as JSON"),
-    TensorSpec("constraint", "STRING", (1,), optional=True, meaning='what to hold the output to, as JSON; "" = nothing'),
+    TensorSpec(
+        "constraint", "STRING", (1,), optional=True, meaning='what to hold the output to, as JSON; "" = nothing'
+    ),
 )
 
 PREPROCESS: Final = ModelContract(
@@ -106,7 +108,9 @@ LLM: Final = ModelContract(
     (
         TensorSpec("stream_id", "STRING", (1, 1), meaning="echo of the request's stream_id"),
         TensorSpec("token_ids", "INT32", (1, -1), meaning="new tokens of this step"),
-        TensorSpec("meta", "STRING", (1, 1), meaning='JSON, or "" when there is nothing to say; see backend/engines/base.py'),
+        TensorSpec(
+            "meta", "STRING", (1, 1), meaning='JSON, or "" when there is nothing to say; see backend/engines/base.py'
+        ),
     ),
 )
 
@@ -115,8 +119,10 @@ POSTPROCESS: Final = ModelContract(
     (
         TensorSpec("stream_id", "STRING", (1,), optional=True, meaning="which stream the tokens belong to"),
         TensorSpec("token_ids", "INT32", (-1,), optional=True, meaning="new tokens, any number"),
-        TensorSpec("meta", "STRING", (1,), optional=True, meaning='as `llm` sends it'),
-        TensorSpec("open", "STRING", (1,), optional=True, meaning="JSON {stream_id, options, ...}; comes alone, by BLS"),
+        TensorSpec("meta", "STRING", (1,), optional=True, meaning="as `llm` sends it"),
+        TensorSpec(
+            "open", "STRING", (1,), optional=True, meaning="JSON {stream_id, options, ...}; comes alone, by BLS"
+        ),
     ),
     tuple(TensorSpec(spec.name, spec.dtype, spec.dims[1:], meaning=spec.meaning) for spec in MESSAGE_OUTPUTS),
     max_batch_size=256,

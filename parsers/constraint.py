@@ -11,7 +11,7 @@ the first token. What a tag must look like was tried with `GrammarCompiler`; see
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from .errors import FormatDefinitionError, RequestError
@@ -38,14 +38,14 @@ class CallShape:
     """How a family writes one call, as far as a grammar needs to know.
 
     Args:
-        opener: what ends free text: every call begins with it. "" = calls cannot follow free text.
+        opener: what ends free text: calls begin with it. "" = they cannot follow free text.
         begin: text before the arguments; `{name}` stands for the function's name.
         end: text after the arguments.
         style: how the arguments are written; a `style` of xgrammar's `json_schema` format.
-        closer: what ends a call whose inside is not held to anything.
+        closer: what ends a call, or the calls of one wrapper, whose inside is not held to anything.
         mention: how a call names its function; `{name}` as in `begin`.
         separator: text between two calls.
-        before, after: text around all calls of an answer.
+        before, after: a wrapper around all calls.
     """
 
     opener: str
@@ -59,7 +59,7 @@ class CallShape:
     after: str = ""
 
     def __post_init__(self) -> None:
-        if not self.begin.startswith(self.opener) or "{name}" not in self.begin:
+        if not (self.before or self.begin).startswith(self.opener) or "{name}" not in self.begin:
             raise FormatDefinitionError(
                 f"call shape: begin {self.begin!r} must start with {self.opener!r} and hold {{name}}"
             )
@@ -75,13 +75,23 @@ CALL_SHAPES: Final[Mapping[str, CallShape]] = {
         closer="</tool_call>",
     ),
     # https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct, chat_template.jinja.
-    "qwen_3_coder": CallShape(
+    "qwen_xml": CallShape(
         opener="<tool_call>",
         begin="<tool_call>\n<function={name}>\n",
         end="\n</function>\n</tool_call>",
         style="qwen_xml",
         closer="</tool_call>",
         mention="<function={name}>",
+    ),
+    # https://huggingface.co/deepseek-ai/DeepSeek-R1-0528, chat template in tokenizer_config.json.
+    "deepseek_v3": CallShape(
+        opener="<｜tool▁calls▁begin｜>",
+        begin="<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n",
+        end="\n```<｜tool▁call▁end｜>",
+        closer="<｜tool▁calls▁end｜>",
+        mention="<｜tool▁sep｜>{name}\n",
+        before="<｜tool▁calls▁begin｜>",
+        after="<｜tool▁calls▁end｜>",
     ),
 }
 
@@ -215,7 +225,11 @@ def _triggered(
     held = [tool for tool in tools if tool.strict or level != "auto"]
     if not held and options.parallel_tool_calls:
         return None
-    tags = [_call(tool, calls, level) for tool in held]
+    if calls.before:
+        block = _calls_only(held, replace(calls, before="", after=""), level, one=not options.parallel_tool_calls)
+        tags = [_tag(calls.before, block, calls.after)] if held else []
+    else:
+        tags = [_call(tool, calls, level) for tool in held]
     if len(held) < len(tools):
         # The other tools' calls are free, so their tag must not admit a held tool by the back door.
         names = [calls.mention.replace("{name}", tool.name) for tool in held]

@@ -108,11 +108,13 @@ class MarkerRemoved(NamedTuple):
 class ToolCallStart(NamedTuple):
     """A call's name is certain.
 
-    `id` is the model's own where it wrote one before the arguments, else "".
+    `id` is the model's own where it wrote one before the arguments, else ""; `start` is where the
+    call's header began.
     """
 
     id: str
     name: str
+    start: int
 
 
 class ToolCallArgumentsDelta(NamedTuple):
@@ -139,7 +141,7 @@ class Notice(NamedTuple):
     """
 
     code: NoticeCode
-    count: int
+    count: int  # type: ignore[assignment]  # the field's word hides a method of tuple nobody needs here
     offset: int
 
 

@@ -27,7 +27,7 @@ class ToolCallDelta(NamedTuple):
         status: on the call's last delta only: complete, incomplete (cut) or invalid.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # OpenAI's word; hides a method of tuple nobody needs here
     id: str | None = None
     name: str | None = None
     arguments: str = ""

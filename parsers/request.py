@@ -86,7 +86,9 @@ class ChatOptions:
             twice = next(name for name in names if names.count(name) > 1)
             raise RequestError("tools", f"two functions named {twice!r}", "each name once")
         if self.tool_choice in ("required", "named") and not self.tools:
-            raise RequestError("tool_choice", f"{self.tool_choice!r} without tools", "'auto' or 'none', or declare tools")
+            raise RequestError(
+                "tool_choice", f"{self.tool_choice!r} without tools", "'auto' or 'none', or declare tools"
+            )
         if self.tool_choice == "named" and self.function not in names:
             raise RequestError("tool_choice.function.name", repr(self.function), f"a declared tool: {', '.join(names)}")
         if self.unknown_tool not in get_args(UnknownToolPolicy):
@@ -110,7 +112,7 @@ class ChatOptions:
         switches = dict(_mapping(body, "chat_template_kwargs"))
         if body.get("reasoning_effort") is not None:
             switches.setdefault("reasoning_effort", body["reasoning_effort"])
-        unknown = body.get("unknown_tool") or "pass"
+        unknown: Any = body.get("unknown_tool") or "pass"
         held = body.get("max_held_chars")
         return cls(
             tools=tools,
@@ -155,9 +157,7 @@ def _tool(index: int, tool: Any) -> ToolDefinition:
     return ToolDefinition(name, parameters, bool(strict), str(function.get("description") or ""))
 
 
-def _tool_choice(
-    choice: Any, tools: Sequence[ToolDefinition]
-) -> tuple[ToolChoice, str | None, frozenset[str] | None]:
+def _tool_choice(choice: Any, tools: Sequence[ToolDefinition]) -> tuple[ToolChoice, str | None, frozenset[str] | None]:
     """OpenAI's `tool_choice`: a word, a named function, or `allowed_tools`."""
     if choice is None:
         return "auto", None, None
@@ -170,7 +170,9 @@ def _tool_choice(
             if not isinstance(name, str):
                 raise RequestError("tool_choice.function.name", _shown(name), "the name of a declared tool")
             if not tools:
-                raise RequestError("tool_choice", f"function {name!r} without tools", "'auto' or 'none', or declare tools")
+                raise RequestError(
+                    "tool_choice", f"function {name!r} without tools", "'auto' or 'none', or declare tools"
+                )
             return "named", name, None
         if choice.get("type") == "allowed_tools":
             return _allowed_tools(choice, tools)
@@ -197,7 +199,11 @@ def _allowed_tools(
         function = tool.get("function", tool) if isinstance(tool, Mapping) else None
         name = function.get("name") if isinstance(function, Mapping) else None
         if name not in declared:
-            raise RequestError(f"{where}.tools[{index}]", _shown(name), f"a declared tool: {', '.join(sorted(declared)) or 'none declared'}")
+            raise RequestError(
+                f"{where}.tools[{index}]",
+                _shown(name),
+                f"a declared tool: {', '.join(sorted(declared)) or 'none declared'}",
+            )
         names.add(str(name))
     return mode, None, frozenset(names)
 

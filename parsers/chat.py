@@ -1,0 +1,436 @@
+"""`ChatStream`: one choice of one request, from model output to message deltas.
+
+Start reading here. The engine says what the text is (events); everything that depends on the
+request is decided in this file: which calls pass, ids, hidden reasoning, whitespace, accounting,
+finish_reason, usage.
+
+`feed` has a fast path: while nothing is held and a delta contains no candidate, it becomes a
+`MessageDelta` at once, without engine or events. `_mode` says which; the slow path sets it when it
+leaves. The same tokens give the same message on either path, however they are cut (PROTOCOL 1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from .accounting import Token, TokenLedger, account
+from .draft import Draft
+from .engine import Engine
+from .errors import RequestError, UsageError
+from .events import (
+    ContentDelta,
+    Delta,
+    Event,
+    MarkerRemoved,
+    Notice,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ToolCallArgumentsDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from .format import Format
+from .formats import forced_form, load_format
+from .header import BLANK_CHARS
+from .identifiers import call_id
+from .message import FinishReason, Message, MessageDelta, ToolCallDelta, Usage, fold
+from .opening import opening
+from .request import ChatOptions
+from .scanner import compile_format
+from .schema import compile_tools
+from .states import State
+
+__all__ = ["ChatStream", "parse"]
+
+_SLOW: Final = 0
+_TEXT: Final = 1
+_CALL: Final = 2
+
+_FAST_BLANKS: Final = 4096
+"""Longest waiting run of blanks that the fast path adds to: beyond it the slow path watches the bound."""
+
+_new = tuple.__new__
+_NO_QUICK: Final[dict[str, str]] = {}
+_NO_CANDIDATE: Final = re.compile(r"(?!)").search
+
+
+class _Channel:
+    """Content or reasoning: what was sent, and the blanks that wait for what follows them."""
+
+    __slots__ = ("blanks", "blanks_end", "counted", "fast_count", "flowing", "sent", "tokens", "touched")
+
+    def __init__(self) -> None:
+        self.blanks = ""
+        self.blanks_end = 0  # offset in the model's text
+        self.tokens: list[Token] = []  # those of the waiting blanks
+        self.sent = False
+        self.touched = False  # the waiting run touches a removed marker
+        self.flowing = False  # the run is too long to hold: it is sent as it comes
+        self.counted = 0
+        self.fast_count = 0
+
+    def fast(self, text: str, ids: tuple[int, ...], end: int) -> str:
+        """On the fast path: what to send where blanks wait or `text` ends with some."""
+        body = len(text.rstrip(BLANK_CHARS))
+        if body == 0:
+            self.blanks += text
+            self.blanks_end = end
+            if ids:
+                self.tokens.append(Token(end - len(text), end, ids, ()))
+            return ""
+        self.fast_count += len(ids) + sum(len(token.ids) for token in self.tokens)
+        self.tokens.clear()
+        text, self.blanks = self.blanks + text[:body], text[body:]
+        self.blanks_end = end
+        return text
+
+
+class ChatStream:
+    """Turns one choice's output into message deltas.
+
+    Args:
+        format: a format or its name (`qwen3`, `qwen3+hermes`).
+        options: what the request asks of the parser.
+        prompt_tail: end of the rendered prompt, None if unknown; decides where reasoning starts.
+        special_spellings: spellings of the tokens that the tokenizer flags special.
+        added_spellings: spellings of all its added tokens: then these are markers only where they
+            come as `Delta(special=True)` (id view). None: markers are found in the text.
+        choice_index: which of the request's `n` answers this is.
+
+    Raises:
+        RequestError: the format is unknown.
+    """
+
+    __slots__ = (
+        "_call_count", "_channel", "_choice", "_complete_calls", "_content", "_engine", "_extras", "_fast_call_count",
+        "_fed", "_finished", "_first", "_format", "_held_reasoning", "_held_size", "_index", "_ledger", "_mode",
+        "_options", "_quick", "_reasoning", "_search", "_slow_count", "_tail",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        format: Format | str,
+        options: ChatOptions,
+        prompt_tail: str | None = None,
+        special_spellings: Collection[str] = (),
+        added_spellings: Collection[str] | None = None,
+        choice_index: int = 0,
+    ) -> None:
+        if isinstance(format, str):
+            format = load_format(format)
+        self._format = format
+        self._options = options
+        self._choice = choice_index
+        added = None if added_spellings is None else frozenset(added_spellings)
+        special = frozenset(special_spellings)
+        parsing = bool(options.tools)
+        start = opening(format, options, prompt_tail)
+        forced = None
+        if parsing and options.tool_choice in ("required", "named"):
+            forced = compile_format(forced_form(format, options.tool_choice), True, added, special)
+        self._engine = Engine(
+            compile_format(format, parsing, added, special),
+            start.state,
+            start.reasoned,
+            compile_tools(options.tools),
+            options.max_held_chars,
+            self._admit,
+            forced,
+            options.function,
+        )
+        self._content = _Channel()
+        self._reasoning = _Channel()
+        self._content.touched = start.at_marker
+        self._ledger = TokenLedger()
+        self._fed = 0  # characters of the model's text
+        self._slow_count = 0
+        self._fast_call_count = 0
+        self._call_count = 0
+        self._complete_calls = 0
+        self._index: int | None = None  # of the running call; None: it is not sent
+        self._held_reasoning: list[str] = []  # for force_nonempty_content
+        self._held_size = 0
+        self._finished = False
+        self._extras = options.return_token_ids or options.logprobs or options.force_nonempty_content
+        self._tail = ((), None, None, (), (), (), choice_index, ())
+        self._channel = self._content
+        self._search: Callable[..., re.Match[str] | None] = _NO_CANDIDATE
+        self._first = ""
+        self._quick: Callable[[str], str | None] = _NO_QUICK.get
+        self._mode = _SLOW
+
+    @property
+    def state(self) -> State:
+        """Where in the message the stream is."""
+        return self._engine.state
+
+    def feed(self, delta: Delta) -> tuple[MessageDelta, ...]:
+        """Take one piece of output; returns what it decides, in the model's order.
+
+        Raises:
+            UsageError: the stream has finished.
+        """
+        mode = self._mode
+        if mode and not delta.special:
+            text = delta.text
+            if mode == _TEXT:
+                first = self._first
+                if text and ((first and first not in text) or self._search(text) is None):
+                    channel = self._channel
+                    self._fed += len(text)
+                    if channel.blanks or text[-1] <= " ":
+                        text = channel.fast(text, delta.token_ids, self._fed)
+                        if not text:
+                            return ()
+                    else:
+                        channel.fast_count += len(delta.token_ids)
+                    if channel is self._content:
+                        return (_new(MessageDelta, (None, text, *self._tail)),)
+                    return (_new(MessageDelta, (text, None, *self._tail)),)
+            else:
+                sent = self._quick(text)
+                if sent is not None:
+                    self._fed += len(text)
+                    self._fast_call_count += len(delta.token_ids)
+                    call = _new(ToolCallDelta, (self._index, None, None, sent, None))
+                    return (_new(MessageDelta, (None, None, (call,), None, None, (), (), (), self._choice, ())),)
+        return self._feed_slowly(delta)
+
+    def finish(
+        self,
+        reason: FinishReason = "stop",
+        *,
+        prompt_tokens: int | None = None,
+        completion_tokens: int | None = None,
+        cached_tokens: int | None = None,
+    ) -> tuple[MessageDelta, ...]:
+        """The output has ended: release what is held; the last delta bears finish_reason and usage.
+
+        Args:
+            reason: why the LLM stopped.
+            prompt_tokens: tokens of the prompt, where known.
+            completion_tokens: tokens generated, where the LLM counted; else counted from the ids.
+            cached_tokens: prompt tokens from the LLM's cache, where known.
+
+        Raises:
+            UsageError: the stream has finished before.
+        """
+        if self._finished:
+            raise UsageError("finish after finish; make a ChatStream for each choice of each request")
+        engine = self._engine
+        if not engine.holds:
+            engine.position = self._fed
+        draft = Draft(self._choice, self._options)
+        self._consume(engine.finish(stopped=reason in ("stop", "tool_calls")), draft)
+        content = self._content
+        if content.blanks and not content.touched:
+            draft.add_content(content.blanks, account(content.tokens, 0))
+            content.sent = True
+        elif not content.sent and self._held_reasoning:
+            draft.add_content("".join(self._held_reasoning)[: self._options.max_held_chars])
+        draft.add_ids(token for token in (*content.tokens, *self._reasoning.tokens, *self._ledger.rest()))
+        self._finished = True
+        self._mode = _SLOW
+        if completion_tokens is None:
+            completion_tokens = self._counted()
+        reasoning_tokens = None
+        if self._counted() is not None:
+            reasoning_tokens = self._reasoning.fast_count + self._reasoning.counted
+        usage = Usage(prompt_tokens, completion_tokens, reasoning_tokens, cached_tokens)
+        return draft.finished(self._finish_reason(reason), usage if any(n is not None for n in usage) else None)
+
+    # --- the slow path ----------------------------------------------------------------------
+
+    def _feed_slowly(self, delta: Delta) -> tuple[MessageDelta, ...]:
+        if self._finished:
+            raise UsageError("feed after finish; make a ChatStream for each choice of each request")
+        engine = self._engine
+        start = self._fed
+        if not engine.holds:
+            engine.position = start
+        self._fed = end = start + len(delta.text)
+        if delta.token_ids:
+            self._ledger.put(Token(start, end, delta.token_ids, delta.logprobs))
+            self._slow_count += len(delta.token_ids)
+        draft = Draft(self._choice, self._options)
+        self._consume(engine.feed(delta.text, delta.special), draft)
+        self._choose_mode()
+        return draft.deltas()
+
+    def _consume(self, events: list[Event], draft: Draft) -> None:
+        for event in events:
+            match event:
+                case ContentDelta():
+                    self._send(self._content, event.text, event.start, event.end, draft)
+                case ReasoningDelta():
+                    self._send(self._reasoning, event.text, event.start, event.end, draft)
+                case ToolCallArgumentsDelta():
+                    taken = account(self._ledger.before(event.end), event.start)
+                    if self._index is not None:
+                        draft.add_call(ToolCallDelta(self._index, arguments=event.text), taken)
+                    else:
+                        draft.add_taken(taken)
+                case ToolCallStart():
+                    self._content.touched = True
+                    self._start_call(event, draft)
+                case ToolCallEnd():
+                    self._content.touched = True
+                    if self._index is not None:
+                        draft.add_call(ToolCallDelta(self._index, status=event.status))
+                        self._complete_calls += event.status == "complete"
+                        self._index = None
+                case MarkerRemoved() | ReasoningStart() | ReasoningEnd():
+                    self._content.touched = True
+                case Notice():
+                    draft.add_notice(event)
+
+    def _send(self, channel: _Channel, text: str, start: int, end: int, draft: Draft) -> None:
+        """Send text under the whitespace rule (PROTOCOL 3)."""
+        body = len(text.rstrip(BLANK_CHARS))
+        limit = self._options.max_held_chars
+        if body == 0:
+            channel.blanks += text
+            channel.blanks_end = end
+            channel.tokens += self._ledger.before(end)
+            if channel.flowing or len(channel.blanks) > limit:
+                self._release_blanks(channel, draft)
+            return
+        lead = len(text) - len(text.lstrip(BLANK_CHARS))
+        run = channel.blanks + text[:lead]
+        kept = run
+        if len(run) > limit:
+            draft.add_notice(Notice("held_text_released", 1, channel.blanks_end - len(channel.blanks)))
+        elif not channel.sent:
+            if channel is self._reasoning:
+                kept = ""
+            elif channel.touched:
+                kept = run[run.rfind("\n") + 1 :]
+        waiting = len(kept) - lead  # kept characters that came before this text
+        first = start - waiting if waiting <= 0 else channel.blanks_end - waiting
+        channel.tokens += self._ledger.before(start + body)
+        self._emit(channel, kept + text[lead:body], first, draft)
+        channel.blanks = text[body:]
+        channel.blanks_end = end
+        channel.tokens = self._ledger.before(end)
+        channel.flowing = False
+
+    def _release_blanks(self, channel: _Channel, draft: Draft) -> None:
+        """A run of blanks beyond the bound: it goes out, and so does what is left of it."""
+        start = channel.blanks_end - len(channel.blanks)
+        if not channel.flowing:
+            draft.add_notice(Notice("held_text_released", 1, start))
+        channel.flowing = True
+        self._emit(channel, channel.blanks, start, draft)
+        channel.blanks = ""
+
+    def _emit(self, channel: _Channel, text: str, start: int, draft: Draft) -> None:
+        taken = account(channel.tokens, start)
+        channel.tokens = []
+        channel.counted += taken.count
+        channel.sent = True
+        channel.touched = False
+        if channel is self._content:
+            draft.add_content(text, taken)
+            return
+        if not self._options.include_reasoning:
+            return
+        if self._options.force_nonempty_content and self._held_size < self._options.max_held_chars:
+            self._held_reasoning.append(text)
+            self._held_size += len(text)
+        draft.add_reasoning(text, taken)
+
+    def _choose_mode(self) -> None:
+        """Which fast path the next delta may take."""
+        self._mode = _SLOW
+        engine = self._engine
+        if engine.holds or self._extras:
+            return
+        state = engine.state
+        if state is State.TOOL_ARGS:
+            quick = engine.quick()
+            if quick is not None and self._index is not None:
+                self._quick = quick
+                self._mode = _CALL
+        elif state is State.CONTENT or (state is State.REASONING and self._options.include_reasoning):
+            channel = self._content if state is State.CONTENT else self._reasoning
+            if channel.sent and not channel.touched and not channel.flowing and len(channel.blanks) < _FAST_BLANKS:
+                scanner = engine.scanner
+                self._channel = channel
+                self._search = scanner.search
+                self._first = scanner.first
+                self._mode = _TEXT
+
+    # --- policy -----------------------------------------------------------------------------
+
+    def _admit(self, name: str) -> bool:
+        """Is a call to `name` a call (True), or text with its markers?"""
+        options = self._options
+        return options.unknown_tool != "content" or any(tool.name == name for tool in options.tools)
+
+    def _start_call(self, event: ToolCallStart, draft: Draft) -> None:
+        options = self._options
+        offset = event.start
+        self._index = None
+        known = any(tool.name == event.name for tool in options.tools)
+        if not known:
+            draft.add_notice(Notice("unknown_tool", 1, offset))
+        dropped = (
+            options.tool_choice == "none"
+            or (options.allowed is not None and event.name not in options.allowed)
+            or (not options.parallel_tool_calls and self._call_count > 0)
+            or (not known and options.unknown_tool == "drop")
+        )
+        if dropped:
+            draft.add_notice(Notice("call_dropped", 1, offset))
+            return
+        index = self._index = self._call_count
+        self._call_count += 1
+        style = self._format.tools.ids if self._format.tools is not None else "call"
+        identifier = event.id or call_id(
+            style, options.id_seed, self._choice, index, event.name, options.history_calls + index
+        )
+        draft.add_call(ToolCallDelta(index, identifier, event.name))
+
+    def _finish_reason(self, reason: FinishReason) -> FinishReason:
+        if reason not in ("stop", "tool_calls"):
+            return reason
+        called = self._complete_calls > 0 and self._options.tool_choice in ("auto", "required")
+        return "tool_calls" if called else "stop"
+
+    def _counted(self) -> int | None:
+        """Tokens seen, or None where no ids came."""
+        fast = self._content.fast_count + self._reasoning.fast_count + self._fast_call_count
+        return fast + self._slow_count or None
+
+
+def parse(
+    text: str,
+    format: Format | str,
+    options: ChatOptions | Mapping[str, Any] | None = None,
+    *,
+    prompt_tail: str | None = None,
+    finish: FinishReason = "stop",
+) -> Message:
+    """The message that a whole output means: one `feed`, `finish`, and the fold.
+
+    Args:
+        text: the model's whole raw output, special tokens spelled out.
+        format: a format or its name.
+        options: options, or an OpenAI body to read them from.
+        prompt_tail: end of the rendered prompt, None if unknown.
+        finish: why the model stopped.
+
+    Raises:
+        RequestError: the options cannot be served, or the format is unknown.
+    """
+    if options is None:
+        options = ChatOptions()
+    elif not isinstance(options, ChatOptions):
+        if not isinstance(options, Mapping):
+            raise RequestError("options", type(options).__name__, "ChatOptions or a request body")
+        options = ChatOptions.from_openai(options)
+    stream = ChatStream(format, options, prompt_tail)
+    return fold((*stream.feed(Delta(text)), *stream.finish(finish)))

@@ -1,0 +1,496 @@
+"""The engine: walks a format's table over the model's text and returns events.
+
+Theory of operation. The text that is not yet decided is `_buffer`. `_run` hands it to the step of
+the current state, which says how far it is decided; a step that must wait *holds* from a place on.
+
+1. In text states the scanner finds the next place where a terminal of this state may begin; the
+   rows that may begin there are matched together (`Attempt`). A match is a transition. MORE holds:
+   the text before the place goes out, the rest waits, and the next text continues the same
+   attempts. NO makes the place plain text.
+2. A call begins with its header. Where the header has no name (a JSON call object), the decoder
+   finds it; until then the call's raw text is kept, so that what turns out to be no call is
+   released as the text it was.
+3. In TOOL_ARGS the decoder takes the text and knows where the call ends. What follows it in the
+   wrapper (closers, further calls, text) is TOOL_BETWEEN's business.
+4. A call that breaks after its name is dropped up to the next terminal (`_dropping`).
+
+The engine knows no request and no marker: tables come compiled (`scanner.py`), names are put to
+`admit`, and the events go to `ChatStream`, which holds every policy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from .arguments import CallContext, Decoder, End
+from .events import (
+    ContentDelta,
+    Event,
+    MarkerRemoved,
+    Notice,
+    NoticeCode,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ToolCallArgumentsDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from .header import BLANK_CHARS, MORE, NO, Attempt
+from .scanner import CompiledFormat, Row, StateScanner
+from .schema import ToolIndex
+from .states import Do, State, Transition
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """Feeds text through one format's tables; see the module's comment.
+
+    Args:
+        compiled: the format's tables for the stream's view.
+        state: CONTENT or REASONING: where the output starts.
+        reasoned: a reasoning block has ended before the output starts.
+        tools: the declared tools.
+        max_held: most undecided characters (PROTOCOL 1).
+        admit: asked when a call's name is certain; False: the call is text.
+        forced: tables of the forced JSON form, tried where content starts; or None.
+        function: the one function the forced form must call, or None.
+
+    Attributes:
+        state: where the engine is.
+        position: characters of the model's text that are decided.
+    """
+
+    __slots__ = (
+        "_admit", "_as_text", "_attempts", "_buffer", "_call", "_call_start", "_compiled", "_decoder", "_dropping",
+        "_events", "_forced", "_function", "_max_held", "_named", "_origin", "_raw", "_raw_size", "_scanners",
+        "_text_seen", "_tools", "_unclosed", "_wrapper", "_wrapper_before", "position", "state",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        compiled: CompiledFormat,
+        state: State,
+        reasoned: bool,
+        tools: ToolIndex,
+        max_held: int,
+        admit: Callable[[str], bool],
+        forced: CompiledFormat | None = None,
+        function: str | None = None,
+    ) -> None:
+        self._compiled = compiled
+        self._scanners: Mapping[State, StateScanner] = compiled.after if reasoned else compiled.scanners
+        self.state = state
+        self.position = 0
+        self._tools = tools
+        self._max_held = max_held
+        self._admit = admit
+        self._forced = forced
+        self._function = function
+        self._buffer = ""
+        self._events: list[Event] = []
+        self._attempts: list[tuple[Row, Attempt]] = []
+        self._text_seen = False  # content that is not blank was sent
+        self._wrapper = False  # a wrapper is open
+        self._wrapper_before = False  # it was, before the running call's header
+        self._dropping = False  # what is left of a broken call
+        self._unclosed = False  # arguments are whole, the call's own closer is missing
+        self._decoder: Decoder | None = None
+        self._call: Transition | None = None
+        self._origin = State.CONTENT  # where the running call was found
+        self._named = False
+        self._as_text = False  # the running call was not admitted
+        self._raw: list[str] = []  # text of the running call while its name is not certain
+        self._raw_size = 0
+        self._call_start = 0
+
+    @property
+    def holds(self) -> bool:
+        """Is any text undecided?"""
+        return bool(self._buffer)
+
+    @property
+    def scanner(self) -> StateScanner:
+        """The rows of the current state."""
+        return self._scanners[self.state]
+
+    def quick(self) -> Callable[[str], str | None] | None:
+        """The running decoder's fast path; see `Decoder.quick`."""
+        if self._buffer or self._decoder is None or self._as_text or not self._named:
+            return None
+        return self._decoder.quick()
+
+    def feed(self, text: str, special: bool = False) -> list[Event]:
+        """Take text, or the spelling of one special token; returns what is decided by it."""
+        self._buffer += self._compiled.incoming(text, special)
+        return self._run(final=False, stopped=False)
+
+    def finish(self, stopped: bool) -> list[Event]:
+        """The output has ended (`stopped`: by itself, not by a cut): release or drop what is held."""
+        events = self._run(final=True, stopped=stopped)
+        if self._unclosed or (self.state is State.TOOL_ARGS and self._named):
+            if not self._as_text:
+                if stopped:
+                    events.append(Notice("incomplete_call", 1, self.position))
+                events.append(ToolCallEnd("incomplete"))
+        elif self.state is State.TOOL_ARGS:
+            if stopped:
+                self._raw.append(self._buffer)
+                self._release()
+            else:
+                events.append(MarkerRemoved())
+        self.position += self._compiled.width(self._buffer)
+        self._buffer = ""
+        self._unclosed = False
+        self._decoder = None
+        self._raw.clear()
+        return events
+
+    # --- the loop ---------------------------------------------------------------------------
+
+    def _run(self, final: bool, stopped: bool) -> list[Event]:
+        events: list[Event] = []
+        self._events = events
+        buffer = self._buffer
+        pos, size = 0, len(buffer)
+        while pos < size:
+            state = self.state
+            before = pos, state, self._unclosed
+            if state is State.TOOL_ARGS:
+                following = self._in_arguments(buffer, pos, final, stopped)
+            elif self._unclosed:
+                following = self._after_unclosed(buffer, pos, final)
+            elif state is State.TOOL_BETWEEN:
+                following = self._between(buffer, pos, final)
+            else:
+                following = self._in_text(buffer, pos, final)
+            if following < 0:
+                pos = -following - 1
+                break
+            # A step that neither decides anything nor holds would never end.
+            assert before != (following, self.state, self._unclosed), f"no progress in {state}"
+            pos = following
+        if pos:
+            self.position += self._compiled.width(buffer[:pos])
+            self._buffer = buffer[pos:]
+        return events
+
+    def _at(self, buffer: str, pos: int) -> int:
+        """Offset in the model's text of a place in the buffer."""
+        return self.position + (self._compiled.width(buffer[:pos]) if self._compiled.id_view else pos)
+
+    # Steps return where to go on, or -(pos + 1) to hold from `pos`.
+
+    def _in_text(self, buffer: str, pos: int, final: bool) -> int:
+        if self._forced is not None and self.state is State.CONTENT and not self._text_seen:
+            following = self._at_forced(buffer, pos, final)
+            if following is not None:
+                return following
+        return self._scan(buffer, pos, final)
+
+    def _scan(self, buffer: str, pos: int, final: bool) -> int:
+        """Text up to the next terminal, and the terminal."""
+        scanner = self._scanners[self.state]
+        at = pos if self._attempts else _start(scanner.search(buffer, pos))
+        while at >= 0:
+            end = self._candidate(scanner.at(buffer, at), buffer, at, final, pos)
+            if end == MORE:
+                self._text(buffer, pos, at)
+                return -at - 1
+            if end != NO:
+                return end
+            at = _start(scanner.search(buffer, at + 1))
+        self._text(buffer, pos, len(buffer))
+        return len(buffer)
+
+    def _candidate(self, rows: list[Row], buffer: str, at: int, final: bool, text_from: int) -> int:
+        """Match rows at `at`; on a match, send the text before it and make the transition.
+
+        An earlier row that may still match keeps a later one waiting: the order of rows decides,
+        never the chunking.
+        """
+        attempts = self._attempts or [(row, Attempt(row.pattern)) for row in rows]
+        alive: list[tuple[Row, Attempt]] = []
+        for row, attempt in attempts:
+            end = attempt.step(buffer, at, final)
+            if end == NO:
+                continue
+            name = attempt.captures.get("name")
+            if end != MORE and row.transition.declared and name is not None and name not in self._tools:
+                continue
+            if end == MORE or alive:
+                alive.append((row, attempt))
+                continue
+            self._attempts = []
+            self._text(buffer, text_from, at)
+            self._transition(row.transition, attempt.captures, buffer, at, end)
+            return end
+        self._attempts = alive
+        return MORE if alive else NO
+
+    def _between(self, buffer: str, pos: int, final: bool) -> int:
+        """Inside a wrapper, or just after a call, where closers are swallowed."""
+        if self._dropping:
+            return self._drop(buffer, pos, final)
+        start = pos
+        while start < len(buffer) and buffer[start] in BLANK_CHARS:
+            start += 1
+        if start > pos:
+            # Blanks inside a wrapper are framing; after it they are content's business.
+            if not self._wrapper or self._as_text:
+                self._send(buffer[pos:start], self._at(buffer, pos), State.CONTENT)
+            return start
+        scanner = self._scanners[State.TOOL_BETWEEN]
+        end = self._candidate(scanner.at(buffer, pos), buffer, pos, final, pos)
+        if end == MORE:
+            return -pos - 1
+        if end != NO:
+            return end
+        if not self._wrapper:
+            self.state = State.CONTENT
+            self._as_text = False
+            return pos
+        at = _start(scanner.search(buffer, pos + 1))
+        end = at if at >= 0 else len(buffer)
+        self._send(buffer[pos:end], self._at(buffer, pos), State.CONTENT)
+        return end
+
+    def _drop(self, buffer: str, pos: int, final: bool) -> int:
+        """What is left of a broken call, up to its closer or the next opener."""
+        scanner = self._scanners[State.TOOL_BETWEEN]
+        at = pos if self._attempts else _start(scanner.search(buffer, pos))
+        while at >= 0:
+            end = self._candidate(scanner.at(buffer, at), buffer, at, final, at)
+            if end == MORE:
+                return -at - 1
+            if end != NO:
+                self._dropping = False
+                return end
+            at = _start(scanner.search(buffer, at + 1))
+        return len(buffer)
+
+    def _at_forced(self, buffer: str, pos: int, final: bool) -> int | None:
+        """The forced JSON form, where content starts; None: it is not there."""
+        forced = self._forced
+        assert forced is not None
+        start = pos
+        while start < len(buffer) and buffer[start] in BLANK_CHARS:
+            start += 1
+        if start > pos:
+            self._text(buffer, pos, start)
+            return start
+        if buffer[pos] not in "[{":
+            return None
+        rows = [row for row in forced.scanners[State.CONTENT].rows if Do.CALL in row.transition.do]
+        end = self._candidate(rows, buffer, pos, final, pos)
+        if end == MORE:
+            return -pos - 1
+        self._forced = None
+        if end == NO:
+            return None
+        self._compiled = forced
+        self._scanners = forced.scanners
+        return end
+
+    # --- transitions ------------------------------------------------------------------------
+
+    def _transition(self, transition: Transition, captures: dict[str, str], buffer: str, at: int, end: int) -> None:
+        events = self._events
+        recovered = False
+        self._wrapper_before = self._wrapper
+        for do in transition.do:
+            match do:
+                case Do.REMOVE | Do.STRAY:
+                    if self._as_text and _closes(transition):
+                        self._send(buffer[at:end], self._at(buffer, at), State.CONTENT)
+                        continue
+                    events.append(MarkerRemoved())
+                    if do is Do.STRAY:
+                        events.append(Notice("stray_marker", 1, self._at(buffer, at)))
+                case Do.REASONING_START:
+                    events.append(ReasoningStart())
+                case Do.REASONING_END:
+                    events.append(ReasoningEnd())
+                    self._scanners = self._compiled.after
+                case Do.OPEN_WRAPPER:
+                    self._wrapper = True
+                case Do.CLOSE_WRAPPER:
+                    self._wrapper = False
+                case Do.RECOVERED_WRAPPER:
+                    recovered = True
+                case Do.CALL:
+                    self._begin_call(transition, captures, buffer, at, end, recovered)
+                    return
+        self.state = transition.next
+
+    def _begin_call(
+        self,
+        transition: Transition,
+        captures: dict[str, str],
+        buffer: str,
+        at: int,
+        end: int,
+        recovered: bool,
+    ) -> None:
+        assert transition.arguments is not None
+        name = captures.get("name")
+        start = self._at(buffer, at)
+        context = CallContext(
+            name, captures.get("id", ""), captures, self._tools, self._max_held, self._note(start), self._function
+        )
+        self._origin = self.state
+        self._call = transition
+        self._decoder = transition.arguments.decoder(context)
+        self._named = self._as_text = self._dropping = False
+        self._raw = [buffer[at:end]]
+        self._raw_size = end - at
+        self._call_start = start
+        self.state = State.TOOL_ARGS
+        if recovered:
+            self._events.append(Notice("recovered_wrapper", 1, start))
+        if self._decoder.name is not None:
+            self._name_is_certain(self._decoder)
+
+    def _note(self, start: int) -> Callable[[NoticeCode, int], None]:
+        """A call's way to give notices: at a place in the text it is reading, or (-1) at its start."""
+
+        def note(code: NoticeCode, pos: int) -> None:
+            self._events.append(Notice(code, 1, self._at(self._buffer, pos) if pos >= 0 else start))
+
+        return note
+
+    def _name_is_certain(self, decoder: Decoder) -> None:
+        assert decoder.name is not None
+        self._named = True
+        if self._origin is State.REASONING:
+            self._events.append(ReasoningEnd())
+            self._scanners = self._compiled.after
+        if self._admit(decoder.name):
+            self._events.append(ToolCallStart(decoder.id, decoder.name, self._call_start))
+        else:
+            self._as_text = True
+            self._send("".join(self._raw), self._call_start, State.CONTENT)
+        self._raw.clear()
+
+    # --- a call -----------------------------------------------------------------------------
+
+    def _in_arguments(self, buffer: str, pos: int, final: bool, stopped: bool) -> int:
+        decoder = self._decoder
+        assert decoder is not None
+        out: list[str] = []
+        full = False
+        if not self._named:
+            # The bound counts the text, never what has arrived: read no further than it.
+            limit = pos + self._max_held - self._raw_size
+            full = limit <= len(buffer)
+            if full:
+                buffer = buffer[:limit]
+                final = False
+        end = decoder.feed(buffer, pos, out, final, stopped)
+        if not self._named:
+            self._raw.append(buffer[pos:end])
+            self._raw_size += end - pos
+            if not self._read_name(decoder, full):
+                self._release()
+                return end
+            if decoder.name is None:
+                return end if end == len(buffer) else -end - 1
+            if self._as_text:  # the raw text that was just sent reaches up to here
+                pos = end
+        if self._as_text:
+            if end > pos:
+                self._send(buffer[pos:end], self._at(buffer, pos), State.CONTENT)
+        elif out:
+            text = self._compiled.as_json("".join(out)) if self._compiled.id_view else "".join(out)
+            if text:
+                self._events.append(ToolCallArgumentsDelta(text, self._at(buffer, pos), self._at(buffer, end)))
+        if decoder.end is None:
+            return end if end == len(buffer) or full else -end - 1
+        self._end_call(decoder.end, buffer, end)
+        return end
+
+    def _read_name(self, decoder: Decoder, full: bool) -> bool:
+        """A decoder that reads the name itself has gone on: False if there is no call after all."""
+        if decoder.end is End.FAILED:
+            return False
+        if decoder.name is None:
+            if not full:
+                return True
+            self._events.append(Notice("held_text_released", 1, self._call_start))
+            return False
+        assert self._call is not None
+        if self._call.declared and decoder.name not in self._tools:
+            return False
+        self._name_is_certain(decoder)
+        return True
+
+    def _release(self) -> None:
+        """The running call is none: its text is text of where it was found."""
+        self._send("".join(self._raw), self._call_start, self._origin)
+        self._raw.clear()
+        self._decoder = None
+        self._wrapper = self._wrapper_before
+        self.state = self._origin
+
+    def _end_call(self, end: End, buffer: str, pos: int) -> None:
+        self._decoder = None
+        self.state = State.TOOL_BETWEEN
+        if self._as_text:
+            return
+        if end is End.COMPLETE:
+            self._events.append(ToolCallEnd("complete"))
+        elif end is End.UNCLOSED:
+            self._unclosed = True
+        else:
+            self._break_call(self._at(buffer, pos))
+
+    def _break_call(self, offset: int) -> None:
+        self._events.append(Notice("invalid_arguments", 1, offset))
+        self._events.append(ToolCallEnd("invalid"))
+        self._dropping = True
+
+    def _after_unclosed(self, buffer: str, pos: int, final: bool) -> int:
+        """Whole arguments in a call object without its last brace: the format's closer forgives it."""
+        start = pos
+        while start < len(buffer) and buffer[start] in BLANK_CHARS:
+            start += 1
+        if start == len(buffer):
+            return start
+        rows = [row for row in self._scanners[State.TOOL_BETWEEN].at(buffer, start) if _closes(row.transition)]
+        before = len(self._events)
+        end = self._candidate(rows, buffer, start, final, start)
+        if end == MORE:
+            return -start - 1
+        self._unclosed = False
+        if end == NO:
+            self._break_call(self._at(buffer, start))
+            return start
+        self._events.insert(before, ToolCallEnd("complete"))
+        return end
+
+    # --- text -------------------------------------------------------------------------------
+
+    def _text(self, buffer: str, start: int, end: int) -> None:
+        if end > start:
+            self._send(buffer[start:end], self._at(buffer, start), self.state)
+
+    def _send(self, text: str, start: int, state: State) -> None:
+        end = start + self._compiled.width(text)
+        if self._compiled.id_view:
+            text = self._compiled.as_text(text)
+        if state is State.REASONING:
+            self._events.append(ReasoningDelta(text, start, end))
+            return
+        if not self._text_seen and text.strip(BLANK_CHARS):
+            self._text_seen = True
+        self._events.append(ContentDelta(text, start, end))
+
+
+def _start(match: re.Match[str] | None) -> int:
+    return match.start() if match is not None else -1
+
+
+def _closes(transition: Transition) -> bool:
+    return Do.CLOSE_WRAPPER in transition.do

@@ -1,0 +1,35 @@
+"""Forced JSON: what a guided decoder makes a model write under `tool_choice` required or named.
+
+Not a model's format: `ChatStream` switches it on for a request, and only where content starts with
+`[` or `{` (PROTOCOL 5). Forms: SGLang's, TensorRT-LLM's and Dynamo's `required`
+(`[{"name": "f", "parameters": {...}}]`), the bare arguments object for a named function.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..arguments.forced import FORCED_KEYS, NamedObject
+from ..arguments.json_calls import JsonCall, call_object_ahead
+from ..format import ToolSyntax
+from ..header import Ahead, Blanks, Lit
+
+__all__ = ["FORCED_NAMED", "FORCED_REQUIRED"]
+
+_OBJECT: Final = call_object_ahead(FORCED_KEYS)
+_LIST: Final = (Lit("["), Blanks(), _OBJECT)
+_NEXT: Final = (Lit(","), Blanks(), _OBJECT)
+
+FORCED_REQUIRED: Final = ToolSyntax(
+    arguments=JsonCall(),
+    entries=(_LIST, (_OBJECT,)),
+    inner=(_NEXT, (_OBJECT,)),
+    closers=((Lit("]"),),),
+)
+
+FORCED_NAMED: Final = ToolSyntax(
+    arguments=NamedObject(),
+    entries=((Lit("["), Blanks(), Ahead(((Lit("{"),),))), (Ahead(((Lit("{"),),)),)),
+    inner=((Lit(","), Blanks(), Ahead(((Lit("{"),),))),),
+    closers=((Lit("]"),),),
+)

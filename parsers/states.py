@@ -1,0 +1,77 @@
+"""The states of the machine and what a row of its table says.
+
+A format becomes a table `{(State, Pattern): Transition}` (`format.table`). A pair that is not in
+the table means: this marker is plain text in this state. Only `engine.py` walks tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+from .header import Pattern
+
+if TYPE_CHECKING:
+    from .arguments import ArgumentSyntax
+
+__all__ = ["Do", "State", "Table", "Transition"]
+
+
+class State(Enum):
+    """Where in the message the engine is.
+
+    CONTENT: in text for the user.
+    REASONING: in the model's reasoning.
+    MESSAGE_HEADER: in a header whose text must be read (formats with message frames).
+    TOOL_BETWEEN: inside a wrapper and outside its calls, or just after a call.
+    TOOL_ARGS: in a call's arguments.
+    """
+
+    CONTENT = "content"
+    REASONING = "reasoning"
+    MESSAGE_HEADER = "message_header"
+    TOOL_BETWEEN = "tool_between"
+    TOOL_ARGS = "tool_args"
+
+
+class Do(Enum):
+    """What happens when a terminal was read. A call's own events follow from its decoder.
+
+    REMOVE: nothing, but its spelling belongs to no field.
+    STRAY: the same, and a `stray_marker` notice.
+    REASONING_START, REASONING_END: as they say.
+    OPEN_WRAPPER, CLOSE_WRAPPER: the frame around calls.
+    CALL: a call begins; its header was the terminal.
+    RECOVERED_WRAPPER: the call's wrapper is missing; a notice.
+    """
+
+    REMOVE = "remove"
+    STRAY = "stray"
+    REASONING_START = "reasoning_start"
+    REASONING_END = "reasoning_end"
+    OPEN_WRAPPER = "open_wrapper"
+    CLOSE_WRAPPER = "close_wrapper"
+    CALL = "call"
+    RECOVERED_WRAPPER = "recovered_wrapper"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """What a terminal leads to.
+
+    Args:
+        next: the state that follows.
+        do: what happens, in order.
+        declared: counts only if the captured (or later read) name is a declared tool.
+        arguments: how the call's arguments are written, where `do` has CALL.
+    """
+
+    next: State
+    do: tuple[Do, ...] = (Do.REMOVE,)
+    declared: bool = False
+    arguments: ArgumentSyntax | None = None
+
+
+Table: TypeAlias = Mapping[tuple[State, Pattern], Transition]

@@ -15,17 +15,19 @@ import numpy as np
 from tristream.parsers.errors import RequestError
 from tristream.parsers.message import MessageDelta
 
-from .pb import PbModule, PbRequest, PbTensor
+from .pb import Array, PbModule, PbRequest, PbTensor
 
 __all__ = [
     "compact_json",
     "encode_text",
     "input_tensors",
+    "ints_array",
     "ints_tensor",
     "message_tensors",
     "read_flag",
     "read_ints",
     "read_text",
+    "text_array",
     "text_tensor",
 ]
 
@@ -69,6 +71,18 @@ def ints_tensor(pb: PbModule, name: str, values: Sequence[int]) -> Any:
         values: k numbers, each within 32 bits.
     """
     return pb.Tensor(name, np.array([values], np.int32))
+
+
+def text_array(*values: str, shape: tuple[int, ...] | None = None) -> Array:
+    """STRING values for an *input* of another model, by BLS or gRPC; shape [k] unless given."""
+    array = np.empty(len(values), np.object_)
+    array[:] = [encode_text(value) for value in values]
+    return array if shape is None else array.reshape(shape)
+
+
+def ints_array(values: Sequence[int]) -> Array:
+    """INT32 values for an input of another model; shape [k]."""
+    return np.asarray(values, np.int32)
 
 
 def input_tensors(request: PbRequest) -> dict[str, PbTensor]:

@@ -1,0 +1,320 @@
+"""An OpenAI request -> all that the LLM and the parser need: prompt ids, sampling, constraint, opening.
+
+`preprocess` and `chat_direct` use the same `PromptBuilder`. Whatever is wrong with a request comes out here, before
+anything is generated, as a `RequestError` that names the field, what was found and what is allowed (PROTOCOL 7).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from tristream.parsers import load_format
+from tristream.parsers.constraint import CALL_SHAPES, AutoChoice, ReasoningShape, StrictLevel, build_constraint
+from tristream.parsers.errors import RequestError
+from tristream.parsers.format import Format
+from tristream.parsers.opening import opening
+from tristream.parsers.request import ChatOptions
+from tristream.parsers.states import State
+
+from .errors import SettingsError
+from .json_schemas import check_schema
+from .json_text import json_type, parse_json
+from .rendering import ChatTemplate, check_variables
+from .request_body import ChatBody, SamplingBody, read_body, validated
+from .settings import StreamSettings, limited
+from .tensors import compact_json
+
+__all__ = ["Prompt", "PromptBuilder", "PromptSettings"]
+
+PROMPT_TAIL_CHARS: Final = 4096
+"""End of the prompt that the parser sees: the current turn's last reasoning marker stands in it."""
+
+PARSER_MEMBERS: Final = (
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "include_reasoning",
+    "unknown_tool",
+    "force_nonempty_content",
+    "logprobs",
+    "reasoning_logprobs",
+    "return_token_ids",
+    "chat_template_kwargs",
+    "reasoning_effort",
+    "stream_options",
+    "n",
+    "max_held_chars",
+    "id_seed",
+)
+"""Members of the body that the parser's options read; the rest stays here."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSettings(StreamSettings):
+    """Parameters of the models that take requests; those of `StreamSettings` as well.
+
+    Args:
+        tokenizer: a Hugging Face folder: tokenizer.json, tokenizer_config.json, config.json.
+        chat_template: file of the chat template; absent = the tokenizer's own.
+        chat_template_kwargs: JSON object of template variables, where a request sets none of the name.
+        max_context: the model's context in tokens; absent = what config.json or the tokenizer says.
+        max_request_bytes: most bytes of a body.
+        max_messages: most messages of a body.
+        max_tools: most tools of a body.
+        max_schema_bytes: most bytes of all JSON schemas of a body, as compact JSON.
+        sampling_defaults: JSON object of OpenAI sampling members, where a request says nothing.
+        tool_strict_level: what `auto` holds of tools without `strict`: nothing, name and frame, arguments too.
+        auto_tools: `model`: under `auto` the model decides. `call`: for models too small to decide: it is held
+            to one call, and to text where the last message is a tool's result.
+        reasoning_chars: fewest and most characters of reasoning, `20-160`; absent = as the model likes.
+        constraints: send constraints to the LLM; false where it takes none.
+    """
+
+    tokenizer: Path | None = None
+    chat_template: Path | None = None
+    chat_template_kwargs: str = "{}"
+    max_context: int | None = limited(None, low=2)
+    max_request_bytes: int = limited(4 * 1024 * 1024, low=1024)
+    max_messages: int = limited(4096, low=1)
+    max_tools: int = limited(1024, low=1)
+    max_schema_bytes: int = limited(1024 * 1024, low=1024)
+    sampling_defaults: str = "{}"
+    tool_strict_level: Literal["auto", "function", "parameter"] = "auto"
+    auto_tools: Literal["model", "call"] = "model"
+    reasoning_chars: str = ""
+    constraints: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A checked request, ready for the LLM.
+
+    Args:
+        input_ids: the rendered prompt.
+        sampling: JSON for the tensor `sampling`.
+        constraint: JSON for the tensor `constraint`; "" holds nothing.
+        opening: the `open` message as a mapping, without `stream_id`.
+    """
+
+    input_ids: list[int]
+    sampling: str
+    constraint: str
+    opening: Mapping[str, Any]
+
+
+class PromptBuilder:
+    """Checks and renders requests; immutable once built.
+
+    Args:
+        settings: the model's parameters.
+
+    Raises:
+        SettingsError: one of them cannot be used.
+    """
+
+    def __init__(self, settings: PromptSettings) -> None:
+        if settings.tokenizer is None:
+            raise SettingsError("tokenizer", "nothing", "a Hugging Face folder with a tokenizer")
+        try:
+            load_format(settings.format)
+        except RequestError as error:
+            raise SettingsError("format", error.found, error.allowed) from None
+        self.settings = settings
+        self.template = ChatTemplate(settings.tokenizer, settings.chat_template, settings.max_context)
+        self._bounds = _bounds(settings.reasoning_chars)
+        self._variables = _json_setting("chat_template_kwargs", settings.chat_template_kwargs)
+        self._defaults = _json_setting("sampling_defaults", settings.sampling_defaults)
+        try:
+            check_variables(self.template, self._variables, "chat_template_kwargs")
+            validated(SamplingBody, self._defaults)
+        except RequestError as error:
+            raise SettingsError(error.field, error.found, error.allowed) from None
+        self._defaults = {name: value for name, value in self._defaults.items() if name in SamplingBody.model_fields}
+
+    def warm_up(self) -> None:
+        """Do once what the first request would pay for."""
+        self.build('{"messages":[{"role":"user","content":"Hello"}]}')
+
+    def build(self, text: str) -> Prompt:
+        """Check and render one request.
+
+        Args:
+            text: an OpenAI chat.completions body as JSON.
+
+        Raises:
+            RequestError: it cannot be served.
+        """
+        settings = self.settings
+        raw = parse_json(text, "request", max_bytes=settings.max_request_bytes, bound="max_request_bytes")
+        body = read_body(raw, max_messages=settings.max_messages)
+        self._check_tools(raw)
+        options = ChatOptions.from_openai(raw)
+        if body.n is not None and body.n > settings.max_choices:
+            raise RequestError("n", str(body.n), f"1 to {settings.max_choices} (max_choices)")
+        schema = self._check_schemas(options, body)
+        name = body.format or settings.format
+        spec = load_format(name)
+        prompt = self._render(body, raw, options)
+        input_ids = self.template.encode(prompt)
+        max_tokens = self._check_length(body, len(input_ids))
+        constraint = self._constraint(spec, options, body, prompt, schema) if settings.constraints else None
+        return Prompt(
+            input_ids,
+            compact_json(self._sampling(body, max_tokens)),
+            compact_json({"structural_tag": constraint}) if constraint else "",
+            {
+                "request": _parser_request(raw, options),
+                "format": name,
+                "prompt_tail": prompt[-PROMPT_TAIL_CHARS:],
+                "prompt_tokens": len(input_ids),
+            },
+        )
+
+    def _check_tools(self, raw: Mapping[str, Any]) -> None:
+        tools = raw.get("tools")
+        if not isinstance(tools, list) or not tools:
+            return  # what is neither a list nor null is refused by ChatOptions
+        if len(tools) > self.settings.max_tools:
+            raise RequestError("tools", f"{len(tools)} tools", f"at most {self.settings.max_tools} (max_tools)")
+        if not self.template.reads_tools and raw.get("tool_choice") != "none":
+            raise RequestError("tools", "tools", "none: this model's chat template declares no tools")
+
+    def _check_schemas(self, options: ChatOptions, body: ChatBody) -> Mapping[str, Any] | bool | None:
+        """Check all schemas; returns that of `response_format`."""
+        size = 0
+        for index, tool in enumerate(options.tools):
+            check_schema(tool.parameters, f"tools[{index}].function.parameters", object_only=True)
+            size += len(compact_json(tool.parameters).encode("utf-8", "replace"))
+        schema: Mapping[str, Any] | bool | None = None
+        if body.response_format is not None and body.response_format.type == "json_object":
+            schema = {"type": "object"}
+        elif body.response_format is not None and body.response_format.type == "json_schema":
+            spec = body.response_format.json_schema
+            where = "response_format.json_schema"
+            if spec is None or spec.schema_ is None:
+                raise RequestError(where if spec is None else f"{where}.schema", "nothing", "a JSON schema")
+            schema = spec.schema_
+            check_schema(schema, f"{where}.schema")
+            size += len(compact_json(schema).encode("utf-8", "replace"))
+        if size > self.settings.max_schema_bytes:
+            allowed = f"at most {self.settings.max_schema_bytes} (max_schema_bytes)"
+            raise RequestError("tools", f"{size} bytes of JSON schemas", allowed)
+        return schema
+
+    def _render(self, body: ChatBody, raw: Mapping[str, Any], options: ChatOptions) -> str:
+        variables = {**self._variables, **(body.chat_template_kwargs or {})}
+        check_variables(self.template, body.chat_template_kwargs or {}, "chat_template_kwargs")
+        if body.reasoning_effort is not None and self.template.reads_effort:
+            variables["reasoning_effort"] = body.reasoning_effort
+        continued = bool(body.continue_final_message)
+        return self.template.render(
+            body.messages,
+            None if options.tool_choice == "none" else raw.get("tools"),
+            variables,
+            add_generation_prompt=not continued if body.add_generation_prompt is None else body.add_generation_prompt,
+            continue_final_message=continued,
+        )
+
+    def _check_length(self, body: ChatBody, prompt_tokens: int) -> int | None:
+        """The prompt must leave room for an answer, and for as many tokens as were asked for."""
+        if not prompt_tokens:
+            raise RequestError("messages", "an empty prompt", "messages from which the chat template makes text")
+        asked = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
+        context = self.template.max_context
+        if context is not None and prompt_tokens > context - 1:
+            found = f"a prompt of {prompt_tokens} tokens"
+            raise RequestError("messages", found, f"at most {context - 1} with the model's context of {context}")
+        if asked is None:
+            asked = self._defaults.get("max_tokens")
+            return asked if asked is None or context is None else min(asked, context - prompt_tokens)
+        if context is None or asked <= context - prompt_tokens:
+            return asked
+        field = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
+        allowed = f"1 to {context - prompt_tokens}: the model's context is {context}, the prompt has {prompt_tokens}"
+        raise RequestError(field, str(asked), allowed)
+
+    def _sampling(self, body: ChatBody, max_tokens: int | None) -> dict[str, Any]:
+        defaults = self._defaults
+        sampling: dict[str, Any] = {"max_tokens": max_tokens}
+        for name, standard in _STANDARD_SAMPLING.items():
+            value = getattr(body, name)
+            sampling[name] = defaults.get(name, standard) if value is None else value
+        sampling["top_k"] = max(sampling["top_k"], 0)  # vLLM's -1 is all
+        sampling["stop"] = body.stop or []
+        sampling["n"] = body.n or 1
+        sampling["logprobs"] = bool(body.logprobs)
+        sampling["top_logprobs"] = body.top_logprobs or 0
+        return sampling
+
+    def _constraint(
+        self, spec: Format, options: ChatOptions, body: ChatBody, prompt: str, schema: Mapping[str, Any] | bool | None
+    ) -> dict[str, Any] | None:
+        auto: AutoChoice = "model"
+        if self.settings.auto_tools == "call":
+            auto = "text" if body.messages[-1].role == "tool" else "call"
+        level: StrictLevel = self.settings.tool_strict_level
+        return build_constraint(
+            options,
+            calls=CALL_SHAPES.get(spec.constraint),
+            reasoning=self._reasoning(spec, options, prompt),
+            response_schema=schema,
+            level=level,
+            auto=auto,
+        )
+
+    def _reasoning(self, spec: Format, options: ChatOptions, prompt: str) -> ReasoningShape | None:
+        """Where the prompt leaves the model, by the parser's own judgement."""
+        if spec.reasoning is None:
+            return None
+        start = opening(spec, options, prompt[-PROMPT_TAIL_CHARS:])
+        ends = spec.reasoning.ends[0]
+        if start.state is State.REASONING:
+            return ReasoningShape(spec.reasoning.starts[0], ends, "open", self._bounds)
+        return ReasoningShape(spec.reasoning.starts[0], ends, "closed" if start.reasoned else "unknown")
+
+
+_STANDARD_SAMPLING: Final[Mapping[str, Any]] = {
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "seed": None,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "repetition_penalty": 1.0,
+    "ignore_eos": False,
+}
+"""OpenAI's defaults, and none where OpenAI has no such member."""
+
+
+def _parser_request(raw: Mapping[str, Any], options: ChatOptions) -> dict[str, Any]:
+    request = {name: raw[name] for name in PARSER_MEMBERS if raw.get(name) is not None}
+    if options.history_calls:
+        # The parser only counts the calls of the history (Kimi's ids go on from there).
+        request["messages"] = [{"tool_calls": [{}] * options.history_calls}]
+    return request
+
+
+@lru_cache(maxsize=8)
+def _bounds(text: str) -> tuple[int, int] | None:
+    if not text:
+        return None
+    match = re.fullmatch(r"(\d{1,6})-(\d{1,6})", text)
+    if match is None or not 2 <= int(match[1]) < int(match[2]):
+        raise SettingsError("reasoning_chars", repr(text), "fewest-most, for example 20-160, from 2 characters")
+    return int(match[1]), int(match[2])
+
+
+def _json_setting(name: str, text: str) -> dict[str, Any]:
+    try:
+        value = parse_json(text, name)
+    except RequestError as error:
+        raise SettingsError(name, error.found, error.allowed) from None
+    if not isinstance(value, dict):
+        raise SettingsError(name, f"a JSON {json_type(value)}", "a JSON object")
+    return value

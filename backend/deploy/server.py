@@ -31,6 +31,8 @@ __all__ = ["LoadProgress", "ServerError", "TritonServer", "choose_port", "worth_
 
 SHARED_MEMORY: Final = Path("/dev/shm")
 POLL_S: Final = 0.1
+LLM_URL_VARIABLE: Final = "TRISTREAM_LLM_URL"
+"""Where `chat_direct` finds its LLM: on this very server, unless the environment says otherwise."""
 # Below the range the kernel takes ports of outgoing connections from: between choosing a port and the
 # server's opening it lie the seconds in which the models load.
 PORT_RANGE: Final = range(18000, 32000)
@@ -182,7 +184,7 @@ class TritonServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=installation.full_environment(os.environ, self.environment),
+                env=installation.full_environment({LLM_URL_VARIABLE: self.grpc_url, **os.environ}, self.environment),
                 # Ctrl-C in the terminal reaches us alone, and we stop the server in order.
                 start_new_session=True,
             )

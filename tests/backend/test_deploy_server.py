@@ -24,6 +24,8 @@ input [ { name: "text_input" data_type: TYPE_STRING dims: [ 1 ] } ]
 output [ { name: "text_output" data_type: TYPE_STRING dims: [ 1 ] } ]
 """
 WORDS = """
+import os
+
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
@@ -36,6 +38,7 @@ class TritonPythonModel:
         for request in requests:
             sender = request.get_response_sender()
             text = pb_utils.get_input_tensor_by_name(request, "text_input").as_numpy()[0].decode()
+            text = text.replace("$LLM", os.environ["TRISTREAM_LLM_URL"])
             for word in text.split():
                 tensor = pb_utils.Tensor("text_output", np.array([word.encode()], dtype=object))
                 sender.send(pb_utils.InferenceResponse([tensor]))
@@ -90,6 +93,14 @@ def test_using_it_out_of_order_says_so(action: str, tmp_path: Path) -> None:
     server.stop()
 
 
+def stream_words(server: TritonServer, text: str) -> list[str]:
+    url = f"{server.http_url}/v2/models/words/generate_stream"
+    request = urllib.request.Request(url, json.dumps({"text_input": text}).encode())
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        events = [line[len("data: ") :] for line in answer.read().decode().splitlines() if line]
+    return [json.loads(event)["text_output"] for event in events]
+
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     with TritonServer([make_repository(tmp_path_factory.mktemp("repository"), words=WORDS)]) as server:
@@ -99,13 +110,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
 
 @pytest.mark.server
 def test_it_streams_through_a_model_that_imports_this_package(running: TritonServer) -> None:
-    request = urllib.request.Request(
-        f"{running.http_url}/v2/models/words/generate_stream",
-        json.dumps({"text_input": "grüße aus Triton"}).encode(),
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        events = [line[len("data: ") :] for line in answer.read().decode().splitlines() if line]
-    assert [json.loads(event)["text_output"] for event in events] == ["grüße", "aus", "Triton"]
+    assert stream_words(running, "grüße aus Triton") == ["grüße", "aus", "Triton"]
+
+
+@pytest.mark.server
+def test_models_know_where_their_own_server_is(running: TritonServer) -> None:
+    assert stream_words(running, "LLM at $LLM") == ["LLM", "at", running.grpc_url]
 
 
 @pytest.mark.server

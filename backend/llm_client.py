@@ -1,0 +1,227 @@
+"""The LLM behind a Triton's gRPC port, called with `tritonclient`'s stub on an asyncio loop.
+
+One stream of gRPC per request: its end is the request's end, and cancelling it reaches an LLM of any backend, also
+one on another server (TRITON.md, "Calling the LLM from a Python model"). The tensors are those of `contract.LLM`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import grpc
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from tristream.parsers.errors import RequestError, TristreamError
+
+from .errors import BUSY_PREFIX, UnavailableError
+from .prompt import Prompt
+
+__all__ = ["LlmCall", "LlmClient", "LlmLostError", "LlmStep", "LlmUnavailableError"]
+
+CHANNEL_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # notices a server that is gone without a word (a node that lost power); Triton allows one ping in 5 minutes of
+    # silence, and any number while data flows
+    ("grpc.keepalive_time_ms", 310_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # connects again soon after the LLM's server comes back
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+MAX_ERROR_CHARS: Final = 500
+
+
+class LlmUnavailableError(UnavailableError):
+    """The LLM cannot be reached, or has not begun in time; nothing of the answer was sent."""
+
+    def __init__(self, text: str) -> None:
+        TristreamError.__init__(self, text)
+
+
+class LlmLostError(TristreamError):
+    """The LLM's stream broke; the text is for the log."""
+
+
+class LlmStep(NamedTuple):
+    """One response of the LLM: new token ids, and `meta` as `engines/base.py` describes it."""
+
+    token_ids: list[int]
+    meta: str
+
+
+class LlmCall:
+    """One running request. Use on the client's loop only.
+
+    Args:
+        stub: the server.
+        request: what to send.
+    """
+
+    __slots__ = ("_call", "_ended", "_error", "_news", "_reader", "_steps")
+
+    def __init__(self, stub: Any, request: Any) -> None:
+        self._steps: list[LlmStep] = []
+        self._news = asyncio.Event()
+        self._ended = False
+        self._error: Exception | None = None
+        self._call = stub.ModelStreamInfer(_once(request))
+        self._reader = asyncio.create_task(self._read())
+
+    @property
+    def ended(self) -> bool:
+        """No further step will come, and all were taken."""
+        return self._ended and not self._steps
+
+    async def take(self, seconds: float) -> list[LlmStep]:
+        """All steps that wait; if there are none, wait for one.
+
+        Args:
+            seconds: how long to wait at most.
+
+        Returns:
+            Steps in order; none when the time is over, or when the stream has `ended`.
+
+        Raises:
+            LlmLostError: the stream broke; after all steps that came before were taken.
+        """
+        if not self._steps and not self._ended:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._news.wait()
+            except TimeoutError:
+                return []
+        self._news.clear()
+        steps, self._steps = self._steps, []
+        if not steps and self._error is not None:
+            raise self._error
+        return steps
+
+    async def close(self) -> None:
+        """Cancel what still runs; the LLM is told. Never raises."""
+        self._call.cancel()
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+
+    async def _read(self) -> None:
+        try:
+            async for response in self._call:
+                if response.error_message:
+                    raise LlmLostError(response.error_message)
+                self._steps.append(_read_step(response.infer_response))
+                self._news.set()
+        except asyncio.CancelledError:
+            self._error = LlmLostError("cancelled")
+        except grpc.aio.AioRpcError as error:
+            self._error = LlmLostError(f"{error.code().name}: {error.details()}")
+        except Exception as error:  # noqa: BLE001 - whatever the other side sent, it is this stream's fate alone
+            self._error = error if isinstance(error, LlmLostError) else LlmLostError(f"{type(error).__name__}: {error}")
+        finally:
+            self._ended = True
+            self._news.set()
+
+
+class LlmClient:
+    """A channel to the LLM's server. Make and use it on one running loop.
+
+    Args:
+        url: `host:port` of its gRPC.
+        model: the LLM's name there.
+        connect_timeout_s: seconds to wait for a connection.
+        takes_stop: whether it ends a stream on an input `stop`.
+    """
+
+    def __init__(self, url: str, model: str, connect_timeout_s: float, *, takes_stop: bool) -> None:
+        self.url = url
+        self._model = model
+        self._connect_timeout_s = connect_timeout_s
+        self._takes_stop = takes_stop
+        self._channel = grpc.aio.insecure_channel(url, options=CHANNEL_OPTIONS)
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+
+    async def start(self, stream_id: str, prompt: Prompt) -> LlmCall:
+        """Send a request; its request id is the stream id, so that any backend's `stop` can name it.
+
+        Raises:
+            LlmUnavailableError: there is no connection in time.
+        """
+        if self._channel.get_state(try_to_connect=True) is not grpc.ChannelConnectivity.READY:
+            try:
+                async with asyncio.timeout(self._connect_timeout_s):
+                    await self._channel.channel_ready()
+            except TimeoutError:
+                found = f"the LLM's server {self.url} does not answer within {self._connect_timeout_s:g} s"
+                raise LlmUnavailableError(f"{found} (connect_timeout_s); is it running, is llm_url right?") from None
+        tensors = {
+            "stream_id": ("BYTES", 1, _packed(stream_id)),
+            "input_ids": ("INT32", len(prompt.input_ids), struct.pack(f"<{len(prompt.input_ids)}i", *prompt.input_ids)),
+            "sampling": ("BYTES", 1, _packed(prompt.sampling)),
+            "constraint": ("BYTES", 1, _packed(prompt.constraint)),
+        }
+        return LlmCall(self._stub, self._request(stream_id, tensors))
+
+    async def stop(self, stream_id: str, seconds: float) -> None:
+        """Ask the LLM to end a stream, where it takes that. Its answer does not matter; never raises.
+
+        Args:
+            stream_id: which.
+            seconds: how long to wait at most.
+        """
+        if not self._takes_stop:
+            return
+        tensors = {"stream_id": ("BYTES", 1, _packed(stream_id)), "stop": ("BOOL", 1, b"\x01")}
+        try:
+            async for _ in self._stub.ModelStreamInfer(_once(self._request("", tensors)), timeout=seconds):
+                pass
+        except grpc.aio.AioRpcError:
+            pass  # the LLM or its server is gone, and with it the stream
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await self._channel.close()
+
+    def _request(self, request_id: str, tensors: Mapping[str, tuple[str, int, bytes]]) -> Any:
+        request = service_pb2.ModelInferRequest(model_name=self._model, id=request_id)
+        for name, (datatype, length, raw) in tensors.items():
+            request.inputs.add(name=name, datatype=datatype, shape=[length])
+            request.raw_input_contents.append(raw)
+        return request
+
+
+async def _once(request: Any) -> AsyncIterator[Any]:
+    yield request
+
+
+def _packed(text: str) -> bytes:
+    """One BYTES element as Triton packs it: length, then bytes."""
+    data = text.encode()
+    return struct.pack("<I", len(data)) + data
+
+
+def _read_step(response: Any) -> LlmStep:
+    raw = {output.name: data for output, data in zip(response.outputs, response.raw_output_contents, strict=True)}
+    ids = raw.get("token_ids", b"")
+    meta = raw.get("meta", b"")
+    token_ids = list(struct.unpack(f"<{len(ids) // 4}i", ids))
+    return LlmStep(token_ids, meta[4:].decode("utf-8", "replace"))
+
+
+def refusal(error: LlmLostError, url: str) -> Exception:
+    """What the client is told where the LLM ended a request before it sent anything.
+
+    The LLM's own refusals (a constraint that does not compile, a full queue) go on as they are; Triton's stream carries
+    their text and not their code, so the text decides.
+    """
+    text = str(error)[:MAX_ERROR_CHARS]
+    start = text.find(BUSY_PREFIX)
+    if start >= 0:
+        return LlmUnavailableError(text[start:])
+    field, colon, rest = text.partition(": found ")
+    found, allowed_word, allowed = rest.partition("; allowed: ")
+    if colon and allowed_word:
+        return RequestError(field.rpartition(" ")[2], found, allowed)
+    return LlmUnavailableError(f"the LLM at {url} failed before its first token: {text}")

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-from .accounting import Token, TokenLedger, account
+from .accounting import NOTHING_TAKEN, Token, TokenLedger, account
 from .draft import Draft
 from .engine import Engine
 from .errors import RequestError, UsageError
@@ -221,7 +221,7 @@ class ChatStream:
         if self._finished:
             raise UsageError("finish after finish; make a ChatStream for each choice of each request")
         engine = self._engine
-        if not engine.holds:
+        if not engine.held:
             engine.position = self._fed
         draft = Draft(self._choice, self._options)
         self._consume(engine.finish(stopped=reason in ("stop", "tool_calls")), draft)
@@ -249,14 +249,19 @@ class ChatStream:
             raise UsageError("feed after finish; make a ChatStream for each choice of each request")
         engine = self._engine
         start = self._fed
-        if not engine.holds:
+        if not engine.held:
             engine.position = start
         self._fed = end = start + len(delta.text)
-        if delta.token_ids:
-            self._ledger.put(Token(start, end, delta.token_ids, delta.logprobs))
-            self._slow_count += len(delta.token_ids)
+        ids = delta.token_ids
+        if ids:
+            self._ledger.put(_new(Token, (start, end, ids, delta.logprobs)))
+            self._slow_count += len(ids)
+        events = engine.feed(delta.text, delta.special)
+        if not events:
+            self._choose_mode()
+            return ()
         draft = Draft(self._choice, self._options)
-        self._consume(engine.feed(delta.text, delta.special), draft)
+        self._consume(events, draft)
         self._choose_mode()
         return draft.deltas()
 
@@ -268,9 +273,10 @@ class ChatStream:
                 case ReasoningDelta():
                     self._send(self._reasoning, event.text, event.start, event.end, draft)
                 case ToolCallArgumentsDelta():
-                    taken = account(self._ledger.before(event.end), event.start)
+                    tokens = self._ledger.before(event.end)
+                    taken = account(tokens, event.start) if self._extras and tokens else NOTHING_TAKEN
                     if self._index is not None:
-                        draft.add_call(ToolCallDelta(self._index, arguments=event.text), taken)
+                        draft.add_call(_new(ToolCallDelta, (self._index, None, None, event.text, None)), taken)
                     else:
                         draft.add_taken(taken)
                 case ToolCallStart():
@@ -279,7 +285,7 @@ class ChatStream:
                 case ToolCallEnd():
                     self._content.touched = True
                     if self._index is not None:
-                        draft.add_call(ToolCallDelta(self._index, status=event.status))
+                        draft.add_call(_new(ToolCallDelta, (self._index, None, None, "", event.status)))
                         self._complete_calls += event.status == "complete"
                         self._index = None
                 case MarkerRemoved() | ReasoningStart() | ReasoningEnd():
@@ -346,7 +352,7 @@ class ChatStream:
         """Which fast path the next delta may take."""
         self._mode = _SLOW
         engine = self._engine
-        if engine.holds or self._extras:
+        if engine.held or self._extras:
             return
         state = engine.state
         if state is State.TOOL_ARGS:

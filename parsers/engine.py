@@ -1,6 +1,6 @@
 """The engine: walks a format's table over the model's text and returns events.
 
-Theory of operation. The text that is not yet decided is `_buffer`. `_run` hands it to the step of
+Theory of operation. The text that is not yet decided is `held`. `_run` hands it to the step of
 the current state, which says how far it is decided; a step that must wait *holds* from a place on.
 
 1. In text states the scanner finds the next place where a terminal of this state may begin; the
@@ -40,7 +40,7 @@ from .events import (
 from .header import BLANK_CHARS, MORE, NO, Attempt
 from .scanner import CompiledFormat, Row, StateScanner
 from .schema import ToolIndex
-from .states import Do, State, Transition
+from .states import CLOSING, Do, State, Transition
 
 __all__ = ["Engine"]
 
@@ -61,12 +61,13 @@ class Engine:
     Attributes:
         state: where the engine is.
         position: characters of the model's text that are decided.
+        held: the text that is not.
     """
 
     __slots__ = (
-        "_admit", "_as_text", "_attempts", "_buffer", "_call", "_call_start", "_compiled", "_decoder", "_dropping",
+        "_admit", "_as_text", "_attempts", "_call", "_call_start", "_compiled", "_decoder", "_dropping",
         "_events", "_forced", "_function", "_max_held", "_named", "_origin", "_raw", "_raw_size", "_scanners",
-        "_text_seen", "_tools", "_unclosed", "_wrapper", "_wrapper_before", "position", "state",
+        "_text_seen", "_tools", "_unclosed", "_wrapper", "_wrapper_before", "held", "position", "state",
     )  # fmt: skip
 
     def __init__(
@@ -89,7 +90,7 @@ class Engine:
         self._admit = admit
         self._forced = forced
         self._function = function
-        self._buffer = ""
+        self.held = ""
         self._events: list[Event] = []
         self._attempts: list[tuple[Row, Attempt]] = []
         self._text_seen = False  # content that is not blank was sent
@@ -107,24 +108,19 @@ class Engine:
         self._call_start = 0
 
     @property
-    def holds(self) -> bool:
-        """Is any text undecided?"""
-        return bool(self._buffer)
-
-    @property
     def scanner(self) -> StateScanner:
         """The rows of the current state."""
         return self._scanners[self.state]
 
     def quick(self) -> Callable[[str], str | None] | None:
         """The running decoder's fast path; see `Decoder.quick`."""
-        if self._buffer or self._decoder is None or self._as_text or not self._named:
+        if self.held or self._decoder is None or self._as_text or not self._named:
             return None
         return self._decoder.quick()
 
     def feed(self, text: str, special: bool = False) -> list[Event]:
         """Take text, or the spelling of one special token; returns what is decided by it."""
-        self._buffer += self._compiled.incoming(text, special)
+        self.held += self._compiled.incoming(text, special) if self._compiled.id_view else text
         return self._run(final=False, stopped=False)
 
     def finish(self, stopped: bool) -> list[Event]:
@@ -137,12 +133,12 @@ class Engine:
                 events.append(ToolCallEnd("incomplete"))
         elif self.state is State.TOOL_ARGS:
             if stopped:
-                self._raw.append(self._buffer)
+                self._raw.append(self.held)
                 self._release()
             else:
                 events.append(MarkerRemoved())
-        self.position += self._compiled.width(self._buffer)
-        self._buffer = ""
+        self.position += self._compiled.width(self.held)
+        self.held = ""
         self._unclosed = False
         self._decoder = None
         self._raw.clear()
@@ -153,14 +149,14 @@ class Engine:
     def _run(self, final: bool, stopped: bool) -> list[Event]:
         events: list[Event] = []
         self._events = events
-        buffer = self._buffer
+        buffer = self.held
         pos, size = 0, len(buffer)
         while pos < size:
             state = self.state
-            before = pos, state, self._unclosed
+            unclosed = self._unclosed
             if state is State.TOOL_ARGS:
                 following = self._in_arguments(buffer, pos, final, stopped)
-            elif self._unclosed:
+            elif unclosed:
                 following = self._after_unclosed(buffer, pos, final)
             elif state is State.TOOL_BETWEEN:
                 following = self._between(buffer, pos, final)
@@ -170,11 +166,11 @@ class Engine:
                 pos = -following - 1
                 break
             # A step that neither decides anything nor holds would never end.
-            assert before != (following, self.state, self._unclosed), f"no progress in {state}"
+            assert following > pos or self.state is not state or self._unclosed is not unclosed, f"stuck in {state}"
             pos = following
         if pos:
-            self.position += self._compiled.width(buffer[:pos])
-            self._buffer = buffer[pos:]
+            self.position += self._compiled.width(buffer[:pos]) if self._compiled.id_view else pos
+            self.held = buffer[pos:]
         return events
 
     def _at(self, buffer: str, pos: int) -> int:
@@ -195,7 +191,7 @@ class Engine:
         scanner = self._scanners[self.state]
         at = pos if self._attempts else _start(scanner.search(buffer, pos))
         while at >= 0:
-            end = self._candidate(scanner.at(buffer, at), buffer, at, final, pos)
+            end = self._candidate(scanner, buffer, at, final, pos)
             if end == MORE:
                 self._text(buffer, pos, at)
                 return -at - 1
@@ -205,13 +201,13 @@ class Engine:
         self._text(buffer, pos, len(buffer))
         return len(buffer)
 
-    def _candidate(self, rows: list[Row], buffer: str, at: int, final: bool, text_from: int) -> int:
-        """Match rows at `at`; on a match, send the text before it and make the transition.
+    def _candidate(self, scanner: StateScanner, buffer: str, at: int, final: bool, text_from: int) -> int:
+        """Match the scanner's rows at `at`; on a match, send the text before it and make the transition.
 
         An earlier row that may still match keeps a later one waiting: the order of rows decides,
         never the chunking.
         """
-        attempts = self._attempts or [(row, Attempt(row.pattern)) for row in rows]
+        attempts = self._attempts or [(row, Attempt(row.pattern)) for row in scanner.at(buffer, at)]
         alive: list[tuple[Row, Attempt]] = []
         for row, attempt in attempts:
             end = attempt.step(buffer, at, final)
@@ -243,7 +239,7 @@ class Engine:
                 self._send(buffer[pos:start], self._at(buffer, pos), State.CONTENT)
             return start
         scanner = self._scanners[State.TOOL_BETWEEN]
-        end = self._candidate(scanner.at(buffer, pos), buffer, pos, final, pos)
+        end = self._candidate(scanner, buffer, pos, final, pos)
         if end == MORE:
             return -pos - 1
         if end != NO:
@@ -259,10 +255,10 @@ class Engine:
 
     def _drop(self, buffer: str, pos: int, final: bool) -> int:
         """What is left of a broken call, up to its closer or the next opener."""
-        scanner = self._scanners[State.TOOL_BETWEEN]
+        scanner = self._scanners[State.TOOL_BETWEEN].limits
         at = pos if self._attempts else _start(scanner.search(buffer, pos))
         while at >= 0:
-            end = self._candidate(scanner.at(buffer, at), buffer, at, final, at)
+            end = self._candidate(scanner, buffer, at, final, at)
             if end == MORE:
                 return -at - 1
             if end != NO:
@@ -283,8 +279,7 @@ class Engine:
             return start
         if buffer[pos] not in "[{":
             return None
-        rows = [row for row in forced.scanners[State.CONTENT].rows if Do.CALL in row.transition.do]
-        end = self._candidate(rows, buffer, pos, final, pos)
+        end = self._candidate(forced.scanners[State.CONTENT].calls, buffer, pos, final, pos)
         if end == MORE:
             return -pos - 1
         self._forced = None
@@ -318,6 +313,8 @@ class Engine:
                     self._wrapper = True
                 case Do.CLOSE_WRAPPER:
                     self._wrapper = False
+                case Do.CLOSE_CALL:
+                    pass
                 case Do.RECOVERED_WRAPPER:
                     recovered = True
                 case Do.CALL:
@@ -357,7 +354,7 @@ class Engine:
         """A call's way to give notices: at a place in the text it is reading, or (-1) at its start."""
 
         def note(code: NoticeCode, pos: int) -> None:
-            self._events.append(Notice(code, 1, self._at(self._buffer, pos) if pos >= 0 else start))
+            self._events.append(Notice(code, 1, self._at(self.held, pos) if pos >= 0 else start))
 
         return note
 
@@ -371,6 +368,7 @@ class Engine:
             self._events.append(ToolCallStart(decoder.id, decoder.name, self._call_start))
         else:
             self._as_text = True
+            self._events.append(Notice("unknown_tool", 1, self._call_start))
             self._send("".join(self._raw), self._call_start, State.CONTENT)
         self._raw.clear()
 
@@ -458,9 +456,8 @@ class Engine:
             start += 1
         if start == len(buffer):
             return start
-        rows = [row for row in self._scanners[State.TOOL_BETWEEN].at(buffer, start) if _closes(row.transition)]
         before = len(self._events)
-        end = self._candidate(rows, buffer, start, final, start)
+        end = self._candidate(self._scanners[State.TOOL_BETWEEN].closers, buffer, start, final, start)
         if end == MORE:
             return -start - 1
         self._unclosed = False
@@ -493,4 +490,4 @@ def _start(match: re.Match[str] | None) -> int:
 
 
 def _closes(transition: Transition) -> bool:
-    return Do.CLOSE_WRAPPER in transition.do
+    return not CLOSING.isdisjoint(transition.do)

@@ -187,7 +187,7 @@ def _tool_rows(syntax: ToolSyntax, with_reasoning: bool) -> Iterator[tuple[State
     for pattern in syntax.closers:
         yield State.TOOL_BETWEEN, pattern, Transition(State.TOOL_BETWEEN, (Do.REMOVE, Do.CLOSE_WRAPPER))
     for frame in syntax.frames:
-        yield State.TOOL_BETWEEN, frame, Transition(State.TOOL_BETWEEN)
+        yield State.TOOL_BETWEEN, frame, Transition(State.TOOL_BETWEEN, (Do.REMOVE, Do.CLOSE_CALL))
     for leftover in syntax.leftovers:
         yield State.TOOL_BETWEEN, (Lit(leftover),), Transition(State.TOOL_BETWEEN, (Do.STRAY,))
     if with_reasoning and syntax.ends_reasoning:

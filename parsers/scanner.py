@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 from .candidates import candidate_regex
 from .errors import FormatDefinitionError
 from .format import Format, table
 from .header import Lit, Pattern, first_literals, translate
-from .states import State, Transition
+from .states import CLOSING, LIMITS, Do, State, Transition
 
 __all__ = ["CompiledFormat", "Row", "StateScanner", "compile_format", "has_symbol"]
 
@@ -36,41 +36,75 @@ class Row:
 
     pattern: Pattern
     transition: Transition
+    literals: tuple[str, ...] = ()
+
+    def fits(self, start: str) -> bool:
+        """Does one of its first literals begin with `start` (or is its first character)?"""
+        return any(literal.startswith(start) or literal == start[0] for literal in self.literals)
+
+    def may_begin(self, text: str, pos: int) -> bool:
+        """May the row match at `pos`? A cheap look at its first literal."""
+        for literal in self.literals:
+            if text.startswith(literal, pos):
+                return True
+            if len(text) - pos < len(literal) and literal.startswith(text[pos:]):
+                return True
+        return not self.literals
 
 
 class StateScanner:
     """The rows of one state.
 
+    Args:
+        rows: the rows, in order of precedence.
+        anchored: rows that begin with no literal are tried wherever `at` is asked.
+
     Attributes:
+        rows: all of them.
         search: finds the next candidate: `search(text, pos)`.
         first: the one character all candidates begin with, or "" where there are several: a cheaper
             first look on the fast path.
     """
 
-    __slots__ = ("_by_start", "first", "rows", "search")
-
-    def __init__(self, rows: Iterable[Row]) -> None:
-        self.rows = tuple(rows)
-        self._by_start: dict[str, list[Row]] = {}
-        starts: list[str] = []
-        for row in self.rows:
-            literals = first_literals(row.pattern)
-            if not literals:
-                continue  # tried where it is anchored, never searched for
-            starts += literals
-            for start in {part for literal in literals for part in (literal[:1], literal[:2])}:
-                self._by_start.setdefault(start, []).append(row)
+    def __init__(self, rows: Iterable[Row], *, anchored: bool = False) -> None:
+        self.rows = tuple(Row(row.pattern, row.transition, first_literals(row.pattern)) for row in rows)
+        starts = [literal for row in self.rows for literal in row.literals]
+        # Rows that begin with no literal are never searched for, only tried at a place.
+        self._unmarked = [row for row in self.rows if anchored and not row.literals]
+        self._by_start = {
+            start: [row for row in self.rows if (anchored and not row.literals) or row.fits(start)]
+            for literal in starts
+            for start in (literal[:1], literal[:2])
+        }
         self.search = candidate_regex(starts)
-        firsts = {start[0] for start in starts}
-        self.first = firsts.pop() if len(firsts) == 1 else ""
+        firsts = {start[0] for start in starts if not has_symbol(start[0])}
+        # Ordinary text holds no symbol: without other candidates, one stands for "never".
+        self.first = firsts.pop() if len(firsts) == 1 else "" if firsts else _REMOVED
+
+    @cached_property
+    def calls(self) -> StateScanner:
+        """Only the rows that begin a call."""
+        return self._only({Do.CALL})
+
+    @cached_property
+    def closers(self) -> StateScanner:
+        """Only the rows that close a call or its wrapper."""
+        return self._only(CLOSING)
+
+    @cached_property
+    def limits(self) -> StateScanner:
+        """Only the rows at which what is left of a broken call ends."""
+        return self._only(LIMITS)
+
+    def _only(self, wanted: Collection[Do]) -> StateScanner:
+        rows = (row for row in self.rows if not set(wanted).isdisjoint(row.transition.do))
+        return StateScanner(rows, anchored=True)
 
     def at(self, text: str, pos: int) -> list[Row]:
         """Rows that may match at `pos`."""
         by_start = self._by_start
-        return by_start.get(text[pos : pos + 2]) or by_start.get(text[pos], _NO_ROWS)
-
-
-_NO_ROWS: Final[list[Row]] = []
+        rows = by_start.get(text[pos : pos + 2]) or by_start.get(text[pos], self._unmarked)
+        return [row for row in rows if row.may_begin(text, pos)]
 
 
 class CompiledFormat:
@@ -109,7 +143,7 @@ class CompiledFormat:
         # Just after a call (or between two) all that may follow content may follow as well.
         known = {row.pattern for row in rows[State.TOOL_BETWEEN]}
         rows[State.TOOL_BETWEEN] += [row for row in rows[State.CONTENT] if row.pattern not in known]
-        return {state: StateScanner(rows[state]) for state in State}
+        return {state: StateScanner(rows[state], anchored=state is State.TOOL_BETWEEN) for state in State}
 
     def _translated(self, transition: Transition) -> Transition:
         arguments = transition.arguments

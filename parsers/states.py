@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from .header import Pattern
 
 if TYPE_CHECKING:
     from .arguments import ArgumentSyntax
 
-__all__ = ["Do", "State", "Table", "Transition"]
+__all__ = ["CLOSING", "LIMITS", "Do", "State", "Table", "Transition"]
 
 
 class State(Enum):
@@ -43,6 +43,7 @@ class Do(Enum):
     STRAY: the same, and a `stray_marker` notice.
     REASONING_START, REASONING_END: as they say.
     OPEN_WRAPPER, CLOSE_WRAPPER: the frame around calls.
+    CLOSE_CALL: the frame of one call inside the wrapper.
     CALL: a call begins; its header was the terminal.
     RECOVERED_WRAPPER: the call's wrapper is missing; a notice.
     """
@@ -53,6 +54,7 @@ class Do(Enum):
     REASONING_END = "reasoning_end"
     OPEN_WRAPPER = "open_wrapper"
     CLOSE_WRAPPER = "close_wrapper"
+    CLOSE_CALL = "close_call"
     CALL = "call"
     RECOVERED_WRAPPER = "recovered_wrapper"
 
@@ -72,6 +74,13 @@ class Transition:
     do: tuple[Do, ...] = (Do.REMOVE,)
     declared: bool = False
     arguments: ArgumentSyntax | None = None
+
+
+CLOSING: Final = frozenset({Do.CLOSE_CALL, Do.CLOSE_WRAPPER})
+"""What closes a call whose own last brace is missing."""
+
+LIMITS: Final = frozenset({Do.CALL, Do.OPEN_WRAPPER, *CLOSING})
+"""Where what is left of a broken call ends: its closer, or the next opener (PROTOCOL 5)."""
 
 
 Table: TypeAlias = Mapping[tuple[State, Pattern], Transition]

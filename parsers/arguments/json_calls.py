@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 from ..header import BLANK_CHARS, HEADER_LIMIT, Ahead, Blanks, Either, Lit, Pattern
@@ -42,13 +41,17 @@ def call_object_ahead(keys: tuple[str, ...]) -> Ahead:
 CALL_OBJECT_AHEAD: Final = call_object_ahead(CALL_KEYS)
 
 
-class _At(Enum):
-    OPEN = 0
-    FIRST_KEY = 1
-    KEY = 2
-    COLON = 3
-    VALUE = 4
-    AFTER = 5
+# Where in the call object the decoder is (plain numbers: a match on an Enum costs more than the step).
+_OPEN: Final = 0
+_FIRST_KEY: Final = 1
+_KEY: Final = 2
+_COLON: Final = 3
+_VALUE: Final = 4
+_AFTER: Final = 5
+
+
+_PUNCTUATION: Final = {_OPEN: "{", _COLON: ":", _AFTER: ","}
+_FOLLOWING: Final = {_OPEN: _FIRST_KEY, _COLON: _VALUE, _AFTER: _KEY}
 
 
 class JsonCallDecoder:
@@ -60,7 +63,7 @@ class JsonCallDecoder:
         self.name = context.name
         self.id = context.id
         self.end: End | None = None
-        self._at = _At.OPEN
+        self._at = _OPEN
         self._depth = 0
         self._key = ""
         self._arguments: JsonArguments | None = None
@@ -69,7 +72,7 @@ class JsonCallDecoder:
 
     def feed(self, text: str, pos: int, out: list[str], final: bool, stopped: bool) -> int:
         while self.end is None:
-            if self._at is not _At.VALUE:
+            if self._at != _VALUE:
                 while pos < len(text) and text[pos] in BLANK_CHARS:
                     pos += 1
             if pos == len(text):
@@ -81,46 +84,34 @@ class JsonCallDecoder:
         return pos
 
     def quick(self) -> Callable[[str], str | None] | None:
-        if self._at is _At.VALUE and self.name is not None and self._arguments is not None and not self._arguments.end:
+        if self._at == _VALUE and self.name is not None and self._arguments is not None and not self._arguments.end:
             return self._arguments.quick()
         return None
 
     def _step(self, text: str, pos: int, out: list[str]) -> int:
+        at = self._at
+        if at == _VALUE:
+            return self._read_value(text, pos, out)
         char = text[pos]
-        match self._at:
-            case _At.OPEN:
-                if char != "{":
-                    return self._broken(pos)
-                self._depth += 1
-                self._at = _At.FIRST_KEY
-                return pos + 1
-            case _At.FIRST_KEY | _At.KEY:
-                if char == "}" and self._at is _At.FIRST_KEY:
-                    return self._close(pos, out)
-                return self._read_key(text, pos)
-            case _At.COLON:
-                if char != ":":
-                    return self._broken(pos)
-                self._at = _At.VALUE
-                return pos + 1
-            case _At.VALUE:
-                return self._read_value(text, pos, out)
-            case _At.AFTER:
-                if char == ",":
-                    self._at = _At.KEY
-                    return pos + 1
-                if char == "}":
-                    return self._close(pos, out)
-                if self.name is not None and self._arguments is not None:
-                    self.end = End.UNCLOSED
-                    return pos
-                return self._broken(pos)
+        if at in (_FIRST_KEY, _KEY):
+            return self._close(pos, out) if char == "}" and at == _FIRST_KEY else self._read_key(text, pos)
+        if char == _PUNCTUATION[at]:
+            self._depth += at == _OPEN
+            self._at = _FOLLOWING[at]
+            return pos + 1
+        if at == _AFTER:
+            if char == "}":
+                return self._close(pos, out)
+            if self.name is not None and self._arguments is not None:
+                self.end = End.UNCLOSED
+                return pos
+        return self._broken(pos)
 
     def _read_key(self, text: str, pos: int) -> int:
         key, end = self._read_string(text, pos)
         if key is not None:
             self._key = key
-            self._at = _At.COLON
+            self._at = _COLON
         return end
 
     def _read_string(self, text: str, pos: int) -> tuple[str | None, int]:
@@ -130,6 +121,8 @@ class JsonCallDecoder:
             return None, pos
         if match is None or len(match[0]) > HEADER_LIMIT:
             return None, self._broken(pos)
+        if "\\" not in match[0]:
+            return match[0][1:-1], match.end()
         try:
             return str(json.loads(match[0], strict=False)), match.end()
         except ValueError:
@@ -149,7 +142,7 @@ class JsonCallDecoder:
             self._arguments = JsonArguments()
             return self._read_arguments(text, pos, out)
         if key == "function" and char == "{" and self.name is None and self._depth == 1:
-            self._at = _At.OPEN
+            self._at = _OPEN
             return pos
         if self.name is None and (key in _NAME_KEYS or (key == "function" and char == '"')):
             name, pos = self._read_string(text, pos)
@@ -159,13 +152,13 @@ class JsonCallDecoder:
                 self.name = name
                 out.extend(self._early)
                 self._early.clear()
-                self._at = _At.AFTER
+                self._at = _AFTER
             return pos
         if key in _ID_KEYS and char == '"' and not self.id and self._arguments is None:
             value, pos = self._read_string(text, pos)
             if value is not None:
                 self.id = value
-                self._at = _At.AFTER
+                self._at = _AFTER
             return pos
         self._skipped = JsonValue()
         return self._skip(text, pos)
@@ -176,7 +169,7 @@ class JsonCallDecoder:
         pos = value.feed(text, pos, [])
         if value.done or (value.invalid and value.is_complete_scalar):
             self._skipped = None
-            self._at = _At.AFTER
+            self._at = _AFTER
         elif value.invalid:
             return self._broken(pos)
         return pos
@@ -186,14 +179,14 @@ class JsonCallDecoder:
         assert arguments is not None
         pos = arguments.feed(text, pos, out if self.name is not None else self._early)
         if arguments.end is End.COMPLETE:
-            self._at = _At.AFTER
+            self._at = _AFTER
         elif arguments.end is End.INVALID:
             return self._broken(pos)
         return pos
 
     def _close(self, pos: int, out: list[str]) -> int:
         self._depth -= 1
-        self._at = _At.AFTER
+        self._at = _AFTER
         if self._depth == 0:
             if self.name is None:
                 self.end = End.FAILED

@@ -8,6 +8,7 @@ contain the spelling (PROTOCOL 5, "Closers").
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -15,7 +16,21 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 
 from ..candidates import candidate_regex
-from ..header import BLANK_CHARS, MORE, NO, Ahead, Blanks, Either, Lit, Maybe, Pattern, first_literals, run, translate
+from ..header import (
+    BLANK_CHARS,
+    BLANK_LIMIT,
+    MORE,
+    NO,
+    Ahead,
+    Blanks,
+    Either,
+    Lit,
+    Maybe,
+    Pattern,
+    first_literals,
+    run,
+    translate,
+)
 from ..schema import ANY_STRING, ParameterType, convert
 from .decoder import CallContext, End
 
@@ -66,39 +81,64 @@ class Tagged:
 
 
 class _Compiled:
-    """What follows from a `Tagged`: its patterns and searches, shared by all decoders."""
+    """What follows from a `Tagged`: its patterns and searches, shared by all decoders.
+
+    Attributes:
+        stop: finds where a value may end.
+        enders: what may end a value: literal, and whether it is the value's own closer.
+        follows: quick look for what may follow a value's closer, past the blanks between.
+        value_rest, call_rest, call_rest_at_cut: what must come after such a literal.
+        recovered_parameter: a parameter's opener where it ends the value before it.
+        between: what may stand between parameters: literal, and what it means.
+    """
 
     __slots__ = (
-        "call_end",
-        "call_end_at_cut",
+        "between",
+        "call_rest",
+        "call_rest_at_cut",
+        "enders",
+        "follows",
         "framed",
         "junk_stop",
+        "openers",
         "parameter",
         "recovered_parameter",
         "stop",
-        "syntax",
-        "value_end",
+        "value_rest",
     )
 
     def __init__(self, syntax: Tagged) -> None:
-        self.syntax = syntax
         self.framed = syntax.framed
         self.parameter = syntax.parameter
-        openers = first_literals(syntax.parameter)
+        self.openers = first_literals(syntax.parameter)
         closers = (*syntax.call_closers, *syntax.wrapper_closers)
-        follow = _either((*openers, *closers, *syntax.value_closers, *syntax.swallowed))
-        self.value_end = (_choice(syntax.value_closers), Blanks(), Ahead(follow, end=True))
+        self.enders = (*((closer, True) for closer in syntax.value_closers), *((closer, False) for closer in closers))
+        follow = (*self.openers, *closers, *syntax.value_closers, *syntax.swallowed)
+        blanks = f"[{re.escape(BLANK_CHARS)}]{{0,{BLANK_LIMIT}}}"
+        self.follows = re.compile(f"{blanks}(?={'|'.join(map(re.escape, follow))})").match
+        self.value_rest = (Blanks(), Ahead(_literals(follow), end=True))
         # A call closer inside an open value: only where the output ends or another call begins.
-        more = Maybe((_choice(closers), Blanks()))
-        begins = _either((*syntax.call_openers, *syntax.swallowed))
-        chain: Pattern = (_choice(closers), Blanks(), more, more, more)
-        self.call_end = (*chain, Ahead(begins, end=True))
-        self.call_end_at_cut = (*chain, Ahead(begins, end=False))
+        more = Maybe((Either(_literals(closers)), Blanks()))
+        begins = _literals((*syntax.call_openers, *syntax.swallowed))
+        chain: Pattern = (Blanks(), more, more, more)
+        self.call_rest = (*chain, Ahead(begins, end=True))
+        self.call_rest_at_cut = (*chain, Ahead(begins, end=False))
         after = (Ahead(((Lit("\n"),),)),) if syntax.framed else ()
         self.recovered_parameter = (*syntax.parameter, *after)
-        starts = (*syntax.value_closers, *closers, *openers)
+        starts = (*syntax.value_closers, *closers, *self.openers)
         self.stop = candidate_regex(starts, framed=syntax.framed)
         self.junk_stop = candidate_regex((*starts, *syntax.call_openers))
+        self.between = (
+            *((literal, _Between.SKIP) for literal in (*syntax.value_closers, *syntax.swallowed)),
+            *((literal, _Between.CLOSE) for literal in syntax.call_closers),
+            *((literal, _Between.OUTER) for literal in (*syntax.wrapper_closers, *syntax.call_openers)),
+        )
+
+
+class _Between(Enum):
+    SKIP = 0  # a duplicated closer, an end of turn
+    CLOSE = 1  # the call's own closer
+    OUTER = 2  # something outside the call: it ends here without its closer
 
 
 @lru_cache(maxsize=512)
@@ -106,12 +146,14 @@ def _compiled(syntax: Tagged) -> _Compiled:
     return _Compiled(syntax)
 
 
-def _either(literals: Iterable[str]) -> tuple[Pattern, ...]:
+def _literals(literals: Iterable[str]) -> tuple[Pattern, ...]:
     return tuple((Lit(literal),) for literal in literals)
 
 
-def _choice(literals: Iterable[str]) -> Either:
-    return Either(_either(literals))
+def _begins(literal: str, text: str, pos: int) -> bool:
+    """May the text from `pos` to its end still become `literal`?"""
+    rest = len(text) - pos
+    return rest < len(literal) and literal.startswith(text[pos:])
 
 
 class _At(Enum):
@@ -129,7 +171,7 @@ class TaggedDecoder:
         "_context",
         "_data",
         "_held",
-        "_key",
+        "_junk",
         "_kind",
         "_line_start",
         "_pieces",
@@ -146,7 +188,7 @@ class TaggedDecoder:
         self._data = data
         self._context = context
         self._at = _At.BETWEEN
-        self._key = ""
+        self._junk = False
         self._kind: ParameterType = ANY_STRING
         self._pieces: list[str] = []
         self._held = 0
@@ -173,40 +215,30 @@ class TaggedDecoder:
     # `_between` and `_value` return where to go on, or -(pos + 1) to hold from `pos`.
 
     def _between(self, text: str, pos: int, out: list[str], final: bool) -> int:
-        data, syntax = self._data, self._data.syntax
         while pos < len(text) and text[pos] in BLANK_CHARS:
             pos += 1
         if pos == len(text):
             return pos
+        data = self._data
         captures: dict[str, str] = {}
-        undecided = False
         end = run(data.parameter, text, pos, captures, final)
         if end >= 0 and captures.get("key"):
             self._open(captures["key"], out, pos)
             return end
         undecided = end == MORE
-        for closer in syntax.value_closers:  # a duplicate
-            end = Lit(closer).step(text, pos, captures, final)
-            if end >= 0:
-                return end
-            undecided |= end == MORE
-        for closer in syntax.call_closers:
-            end = Lit(closer).step(text, pos, captures, final)
-            if end >= 0:
-                self._complete(out)
-                return end
-            undecided |= end == MORE
-        for literal in (*syntax.wrapper_closers, *syntax.call_openers):
-            end = Lit(literal).step(text, pos, captures, final)
-            if end >= 0:
-                self._context.note("recovered_end", pos)
-                self._complete(out)
-                return pos
-            undecided |= end == MORE
+        for literal, meaning in data.between:
+            if text.startswith(literal, pos):
+                if meaning is _Between.OUTER:
+                    self._context.note("recovered_end", pos)
+                if meaning is not _Between.SKIP:
+                    self._complete(out)
+                return pos if meaning is _Between.OUTER else pos + len(literal)
+            undecided = undecided or (not final and _begins(literal, text, pos))
         if undecided:
             return -pos - 1
         # Text where only parameters belong: nothing of it can be an argument.
-        if not any(text.startswith(literal, pos) for literal in syntax.swallowed):
+        if not self._junk:
+            self._junk = True  # one notice a call: how much of it comes at once must not count
             self._context.note("invalid_arguments", pos)
         match = data.junk_stop(text, pos + 1)
         return match.start() if match else len(text)
@@ -220,7 +252,6 @@ class TaggedDecoder:
             self._context.note("repeated_parameter", pos)
         out.append(f"{', ' if self._seen else '{'}{encode_basestring(key)}: ")
         self._seen.add(key)
-        self._key = key
         self._kind = self._context.tools.of(self.name or "").of(key)
         self._line_start = False
         self._at = _At.FRESH
@@ -269,28 +300,31 @@ class TaggedDecoder:
         self, text: str, tag: int, line_start: bool, final: bool, stopped: bool
     ) -> tuple[str | None, int]:
         """What ends the value at `tag`, and where to go on; or None with NO or MORE."""
-        data = self._data
         if tag == len(text) and not final:
             return None, MORE
-        captures: dict[str, str] = {}
+        data = self._data
         undecided = False
-        end = run(data.value_end, text, tag, captures, final)
-        if end >= 0:
-            return "closer", end
-        undecided = end == MORE
-        call_end = data.call_end if stopped or not final else data.call_end_at_cut
-        end = run(call_end, text, tag, captures, final)
-        if end >= 0:
-            return "call", tag
-        undecided |= end == MORE
+        for literal, own in data.enders:
+            if text.startswith(literal, tag):
+                pos = tag + len(literal)
+                if own:
+                    follows = data.follows(text, pos)
+                    end = follows.end() if follows else run(data.value_rest, text, pos, {}, final)
+                else:
+                    rest = data.call_rest if stopped or not final else data.call_rest_at_cut
+                    end = run(rest, text, pos, {}, final)
+                if end >= 0:
+                    return ("closer", end) if own else ("call", tag)
+                undecided = undecided or end == MORE
+            else:
+                undecided = undecided or (not final and _begins(literal, text, tag))
         if line_start or not data.framed:
+            captures: dict[str, str] = {}
             end = run(data.recovered_parameter, text, tag, captures, final)
-            if end >= 0:
-                key = captures.get("key", "")
-                declared = key in self._context.tools.of(self.name or "").parameters
-                if declared and key not in self._seen:
-                    return "parameter", tag
-            undecided |= end == MORE
+            key = captures.get("key", "")
+            if end >= 0 and key not in self._seen and key in self._context.tools.of(self.name or "").parameters:
+                return "parameter", tag
+            undecided = undecided or end == MORE
         return None, MORE if undecided else NO
 
     def _add(self, piece: str, out: list[str]) -> None:

@@ -23,7 +23,7 @@ _NEXT: Final = (Lit(","), Blanks(), _OBJECT)
 FORCED_REQUIRED: Final = ToolSyntax(
     arguments=JsonCall(),
     entries=(_LIST, (_OBJECT,)),
-    inner=(_NEXT, (_OBJECT,)),
+    inner=(_NEXT,),
     closers=((Lit("]"),),),
 )
 

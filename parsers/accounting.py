@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 __all__ = ["NOTHING_TAKEN", "Taken", "Token", "TokenLedger", "account"]
 
@@ -33,54 +33,62 @@ class Taken(NamedTuple):
     """What some text accounts for.
 
     Args:
-        ids: ids in order, those of markers before the text included.
-        count: how many ids begin in the text itself.
+        count: how many tokens begin in the text itself.
         logprobs: entries of those.
     """
 
-    ids: tuple[int, ...] = ()
     count: int = 0  # type: ignore[assignment]  # hides a method of tuple nobody needs here
     logprobs: tuple[Mapping[str, Any], ...] = ()
 
 
-NOTHING_TAKEN = Taken()
+NOTHING_TAKEN: Final = Taken()
 
 
 def account(tokens: Iterable[Token], start: int) -> Taken:
     """The tokens of a text that begins at `start`; what ends before it was a marker."""
-    ids: list[int] = []
     logprobs: list[Mapping[str, Any]] = []
     count = 0
     for token in tokens:
-        ids += token.ids
         if token.end > start:
             count += len(token.ids)
             logprobs += token.logprobs
-    return Taken(tuple(ids), count, tuple(logprobs))
+    return Taken(count, tuple(logprobs))
 
 
 class TokenLedger:
-    """Tokens whose text is not decided yet."""
+    """Tokens whose text is not decided yet.
 
-    __slots__ = ("_waiting",)
+    Args:
+        keeps_ids: ids are to be sent. They travel in the order of the tokens: with the first delta
+            whose text lies at or after them, whatever channel it is of.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_ids", "_waiting")
+
+    def __init__(self, keeps_ids: bool) -> None:
         self._waiting: deque[Token] = deque()
+        self._ids: deque[Token] | None = deque() if keeps_ids else None
 
     def put(self, token: Token) -> None:
         """A token has come."""
         self._waiting.append(token)
+        if self._ids is not None:
+            self._ids.append(token)
 
     def before(self, end: int) -> list[Token]:
-        """Take the tokens that begin before `end`."""
-        waiting = self._waiting
-        taken = []
-        while waiting and waiting[0].start < end:
-            taken.append(waiting.popleft())
-        return taken
+        """Take the tokens that begin before `end`, to account for them."""
+        return _take(self._waiting, end)
 
-    def rest(self) -> list[Token]:
-        """Take all that still wait, at the end of the output."""
-        taken = list(self._waiting)
-        self._waiting.clear()
-        return taken
+    def ids_before(self, end: int | None) -> tuple[int, ...]:
+        """Take the ids of the tokens that begin before `end`; None: of all."""
+        if not self._ids:
+            return ()
+        tokens = _take(self._ids, end if end is not None else self._ids[-1].start + 1)
+        return tuple(identifier for token in tokens for identifier in token.ids)
+
+
+def _take(waiting: deque[Token], end: int) -> list[Token]:
+    taken = []
+    while waiting and waiting[0].start < end:
+        taken.append(waiting.popleft())
+    return taken

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-from .accounting import NOTHING_TAKEN, Token, TokenLedger, account
+from .accounting import Token, TokenLedger, account
 from .draft import Draft
 from .engine import Engine
 from .errors import RequestError, UsageError
@@ -144,7 +144,7 @@ class ChatStream:
         self._content = _Channel()
         self._reasoning = _Channel()
         self._content.touched = start.at_marker
-        self._ledger = TokenLedger()
+        self._ledger = TokenLedger(options.return_token_ids)
         self._fed = 0  # characters of the model's text
         self._slow_count = 0
         self._fast_call_count = 0
@@ -231,7 +231,7 @@ class ChatStream:
             content.sent = True
         elif not content.sent and self._held_reasoning:
             draft.add_content("".join(self._held_reasoning)[: self._options.max_held_chars])
-        draft.add_ids(token for token in (*content.tokens, *self._reasoning.tokens, *self._ledger.rest()))
+        draft.add_ids(self._ledger.ids_before(None))
         self._finished = True
         self._mode = _SLOW
         if completion_tokens is None:
@@ -273,12 +273,10 @@ class ChatStream:
                 case ReasoningDelta():
                     self._send(self._reasoning, event.text, event.start, event.end, draft)
                 case ToolCallArgumentsDelta():
-                    tokens = self._ledger.before(event.end)
-                    taken = account(tokens, event.start) if self._extras and tokens else NOTHING_TAKEN
+                    self._ledger.before(event.end)  # arguments have no log probabilities
                     if self._index is not None:
-                        draft.add_call(_new(ToolCallDelta, (self._index, None, None, event.text, None)), taken)
-                    else:
-                        draft.add_taken(taken)
+                        draft.add_call(_new(ToolCallDelta, (self._index, None, None, event.text, None)))
+                    draft.add_ids(self._ledger.ids_before(event.end))
                 case ToolCallStart():
                     self._content.touched = True
                     self._start_call(event, draft)
@@ -317,7 +315,7 @@ class ChatStream:
         waiting = len(kept) - lead  # kept characters that came before this text
         first = start - waiting if waiting <= 0 else channel.blanks_end - waiting
         channel.tokens += self._ledger.before(start + body)
-        self._emit(channel, kept + text[lead:body], first, draft)
+        self._emit(channel, kept + text[lead:body], first, start + body, draft)
         channel.blanks = text[body:]
         channel.blanks_end = end
         channel.tokens = self._ledger.before(end)
@@ -329,10 +327,10 @@ class ChatStream:
         if not channel.flowing:
             draft.add_notice(Notice("held_text_released", 1, start))
         channel.flowing = True
-        self._emit(channel, channel.blanks, start, draft)
+        self._emit(channel, channel.blanks, start, channel.blanks_end, draft)
         channel.blanks = ""
 
-    def _emit(self, channel: _Channel, text: str, start: int, draft: Draft) -> None:
+    def _emit(self, channel: _Channel, text: str, start: int, end: int, draft: Draft) -> None:
         taken = account(channel.tokens, start)
         channel.tokens = []
         channel.counted += taken.count
@@ -340,6 +338,7 @@ class ChatStream:
         channel.touched = False
         if channel is self._content:
             draft.add_content(text, taken)
+            draft.add_ids(self._ledger.ids_before(end))
             return
         if not self._options.include_reasoning:
             return
@@ -347,6 +346,7 @@ class ChatStream:
             self._held_reasoning.append(text)
             self._held_size += len(text)
         draft.add_reasoning(text, taken)
+        draft.add_ids(self._ledger.ids_before(end))
 
     def _choose_mode(self) -> None:
         """Which fast path the next delta may take."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from .accounting import NOTHING_TAKEN, Taken, Token
+from .accounting import NOTHING_TAKEN, Taken
 from .events import Notice
 from .message import FinishReason, MessageDelta, ToolCallDelta, Usage
 from .request import ChatOptions
@@ -52,7 +52,6 @@ class Draft:
         """More reasoning."""
         self._enter(_REASONING)
         self._reasoning.append(text)
-        self.add_taken(taken)
         if self._options.reasoning_logprobs and self._options.logprobs and self._shows_tokens:
             self._reasoning_logprobs += taken.logprobs
 
@@ -60,11 +59,10 @@ class Draft:
         """More content."""
         self._enter(_CONTENT)
         self._content.append(text)
-        self.add_taken(taken)
         if self._options.logprobs and self._shows_tokens:
             self._logprobs += taken.logprobs
 
-    def add_call(self, call: ToolCallDelta, taken: Taken = NOTHING_TAKEN) -> None:
+    def add_call(self, call: ToolCallDelta) -> None:
         """More of a call; joined to what this delta already has of it."""
         self._enter(_CALLS)
         last = self._calls[-1] if self._calls else None
@@ -72,16 +70,11 @@ class Draft:
             self._calls[-1] = last._replace(arguments=last.arguments + call.arguments, status=call.status)
         else:
             self._calls.append(call)
-        self.add_taken(taken)
 
-    def add_taken(self, taken: Taken) -> None:
+    def add_ids(self, ids: tuple[int, ...]) -> None:
         """Ids that travel with what was just added."""
-        if self._options.return_token_ids and self._shows_tokens:
-            self._ids += taken.ids
-
-    def add_ids(self, tokens: Iterable[Token]) -> None:
-        """Ids of tokens that were never sent as text: they travel with the last delta."""
-        self.add_taken(Taken(tuple(identifier for token in tokens for identifier in token.ids)))
+        if ids and self._shows_tokens:
+            self._ids += ids
 
     def add_notice(self, notice: Notice) -> None:
         """Something odd."""

@@ -19,7 +19,7 @@ from tristream.parsers.errors import RequestError, TristreamError
 from .errors import BUSY_PREFIX, UnavailableError
 from .prompt import Prompt
 
-__all__ = ["LlmCall", "LlmClient", "LlmLostError", "LlmStep", "LlmUnavailableError"]
+__all__ = ["LlmCall", "LlmClient", "LlmLostError", "LlmStep", "LlmUnavailableError", "refusal"]
 
 CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),
@@ -154,8 +154,8 @@ class LlmClient:
                 async with asyncio.timeout(self._connect_timeout_s):
                     await self._channel.channel_ready()
             except TimeoutError:
-                found = f"the LLM's server {self.url} does not answer within {self._connect_timeout_s:g} s"
-                raise LlmUnavailableError(f"{found} (connect_timeout_s); is it running, is llm_url right?") from None
+                found = f"the LLM's server does not answer within {self._connect_timeout_s:g} s (connect_timeout_s)"
+                raise LlmUnavailableError(f"{found}; the server's log names it") from None
         tensors = {
             "stream_id": ("BYTES", 1, _packed(stream_id)),
             "input_ids": ("INT32", len(prompt.input_ids), struct.pack(f"<{len(prompt.input_ids)}i", *prompt.input_ids)),
@@ -210,13 +210,13 @@ def _read_step(response: Any) -> LlmStep:
     return LlmStep(token_ids, meta[4:].decode("utf-8", "replace"))
 
 
-def refusal(error: LlmLostError, url: str) -> Exception:
+def refusal(error: LlmLostError) -> Exception:
     """What the client is told where the LLM ended a request before it sent anything.
 
     The LLM's own refusals (a constraint that does not compile, a full queue) go on as they are; Triton's stream carries
-    their text and not their code, so the text decides.
+    their text and not their code, so the text decides. Of anything else only the first line: a traceback stays here.
     """
-    text = str(error)[:MAX_ERROR_CHARS]
+    text = str(error).partition("\n")[0][:MAX_ERROR_CHARS]
     start = text.find(BUSY_PREFIX)
     if start >= 0:
         return LlmUnavailableError(text[start:])
@@ -224,4 +224,4 @@ def refusal(error: LlmLostError, url: str) -> Exception:
     found, allowed_word, allowed = rest.partition("; allowed: ")
     if colon and allowed_word:
         return RequestError(field.rpartition(" ")[2], found, allowed)
-    return LlmUnavailableError(f"the LLM at {url} failed before its first token: {text}")
+    return LlmUnavailableError(f"the LLM failed before its first token: {text}")

@@ -109,8 +109,12 @@ class Responder:
             self._sender.send(flags=self._final)
 
     def is_cancelled(self) -> bool:
-        """Has the client gone? An IPC round trip: ask seldom."""
-        return bool(self._sender.is_cancelled())
+        """Has the client gone? An IPC round trip: ask seldom.
+
+        After FINAL nobody is asked: Triton has freed the request, and 2.51 dies of it
+        (SIGSEGV in TRITONBACKEND_ResponseFactoryIsCancelled; run).
+        """
+        return not self.closed and bool(self._sender.is_cancelled())
 
     def __enter__(self) -> Responder:
         return self

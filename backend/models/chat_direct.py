@@ -186,7 +186,7 @@ class ChatDirectModel:
             responder.close()
         except (LlmLostError, LlmUnavailableError) as error:
             self._pb.Logger.log_error(f"tristream: stream {stream_id}: the LLM at {self._llm.url}: {error}")
-            answer.end(refusal(error, self._llm.url) if isinstance(error, LlmLostError) else error)
+            answer.end(refusal(error) if isinstance(error, LlmLostError) else error)
         except asyncio.CancelledError:  # the model is unloaded
             answer.end(LlmUnavailableError("the server is shutting down"))
         except Exception as error:  # noqa: BLE001 - ours: no shared memory left, or a bug; this stream's fate alone

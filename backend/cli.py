@@ -29,7 +29,8 @@ from tristream.parsers.errors import TristreamError
 from .deploy.demo_model import convert_gguf, make_demo_model
 from .deploy.installation import cache_folder, find_installation
 from .deploy.repository import MODEL_VARIABLE, RepositoryError, model_names, needs_model, write_repository
-from .deploy.server import ServerError, TritonServer, choose_port, worth_showing
+from .deploy.server import ServerError, TritonServer, choose_port
+from .deploy.serverlog import worth_showing
 
 __all__ = ["app", "demo_model", "repo", "serve"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import re
 import signal
 import socket
 import subprocess
@@ -26,8 +25,9 @@ from typing import Final, Self, TextIO
 from tristream.parsers.errors import TristreamError
 
 from .installation import Installation, find_installation
+from .serverlog import failure, load_state
 
-__all__ = ["LoadProgress", "ServerError", "TritonServer", "choose_port", "worth_showing"]
+__all__ = ["LoadProgress", "ServerError", "TritonServer", "choose_port"]
 
 SHARED_MEMORY: Final = Path("/dev/shm")
 POLL_S: Final = 0.1
@@ -37,16 +37,6 @@ LLM_URL_VARIABLE: Final = "TRISTREAM_LLM_URL"
 # server's opening it lie the seconds in which the models load.
 PORT_RANGE: Final = range(18000, 32000)
 
-_LOADED = re.compile(r"successfully loaded '([^']+)'")
-_LOADING = re.compile(r"loading: ([^:\s]+):\d+")
-# What a machine without a GPU makes the server say; harmless.
-_NOISE = re.compile(
-    r"CUDA driver version|CudaDriverHelper|NVML|DCGM|pinned_memory_manager|cuda_memory_manager|"
-    r"Unable to allocate pinned|cudaGetDeviceCount|GPU metrics"
-)
-_LEVEL = re.compile(r"^[EWF]\d{4} ")
-_ERROR = re.compile(r'^E\d{4} \S+ \d+ \S+\] "?(.*?)"?$')
-_TABLE_OR_LOG = re.compile(r"^(\+-|\||[IWEF]\d{4} )")
 _counter = itertools.count()
 
 LoadProgress = Callable[[tuple[str, ...], tuple[str, ...]], None]
@@ -80,11 +70,6 @@ def _is_free(port: int, host: str) -> bool:
         except OSError:
             return False
     return True
-
-
-def worth_showing(lines: Iterable[str]) -> list[str]:
-    """The warnings and errors among a server's log lines, without what every machine without a GPU complains of."""
-    return [line for line in lines if _LEVEL.match(line) and not _NOISE.search(line)]
 
 
 class TritonServer:
@@ -251,22 +236,11 @@ class TritonServer:
 
     def load_state(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Models that are loaded, and models that are loading, as the log tells."""
-        text = self._log_text()
-        loaded = tuple(dict.fromkeys(_LOADED.findall(text)))
-        return loaded, tuple(name for name in dict.fromkeys(_LOADING.findall(text)) if name not in loaded)
+        return load_state(self._log_text())
 
-    def failure(self, most_lines: int = 40) -> str:
-        """What a person needs of the log to see what went wrong: errors and tracebacks, else its end."""
-        lines = self._log_text().splitlines()
-        told: list[str] = []
-        for line in lines:
-            message = _ERROR.match(line)
-            if message:
-                told += message[1].replace("\\n", "\n").split("\n")
-            elif line and not _TABLE_OR_LOG.match(line):
-                told.append(line)  # a traceback, or the server's last word: these bear no level
-        told = [line for line in told if line and not _NOISE.search(line)] or lines
-        return "\n".join([*dict.fromkeys(told[-most_lines:]), f"(all of it: {self.log_file})"])
+    def failure(self) -> str:
+        """What went wrong, as the log tells, and where all of it is."""
+        return f"{failure(self._log_text())}\n(all of it: {self.log_file})"
 
     def open_log(self) -> TextIO:
         """The server's log from its present end on, to follow it."""

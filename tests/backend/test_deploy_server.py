@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tristream.backend.deploy.server import PORT_RANGE, ServerError, TritonServer, choose_port, worth_showing
+from tristream.backend.deploy.server import PORT_RANGE, ServerError, TritonServer, choose_port
+from tristream.backend.deploy.serverlog import worth_showing
 
 CONFIG = """backend: "python"
 max_batch_size: 0
@@ -209,7 +210,7 @@ def test_serve_runs_a_command_and_passes_its_status_on(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "repository", words=WORDS)
     code = "import os, sys; sys.exit(7 if ':' in os.environ['TRISTREAM_URL'] else 1)"
     process = serve(repository, "--log-file", tmp_path / "log", "--exec", f'{sys.executable} -c "{code}"')
-    process.communicate(timeout=60)
+    process.communicate(timeout=150)
     assert process.returncode == 7
 
 
@@ -223,7 +224,7 @@ def test_serve_says_what_is_wrong_with_status_1(tmp_path: Path) -> None:
         ([broken, "--llm", tmp_path], "found no model that reads ${TRISTREAM_MODEL}"),
     ):
         process = serve(*arguments)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=150)
         assert process.returncode == 1
         assert wanted in said
         assert "Traceback" not in said

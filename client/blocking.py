@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
@@ -191,6 +192,8 @@ class ChatClient:
         self.deadlines = Deadlines.of(timeout, Deadlines())
         self.retries = retries or Retries()
         self._channel = self.endpoint.connect(grpc)
+        # Also at exit: a channel that gRPC itself has to close then waits for threads that no longer run.
+        self._close = weakref.finalize(self, self._channel.close)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._connected = False
 
@@ -240,7 +243,7 @@ class ChatClient:
 
     def close(self) -> None:
         """Close the connection; running streams end with it."""
-        self._channel.close()
+        self._close()
 
     def __enter__(self) -> Self:
         return self

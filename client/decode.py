@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, cast
 
 from tristream.backend.contract import MESSAGE_OUTPUTS
-from tristream.parsers import FinishReason, MessageDelta, Notice, ToolCallDelta, Usage
+from tristream.parsers import MessageDelta, Notice, ToolCallDelta, Usage
 
 __all__ = ["TensorError", "decode_delta", "pack_strings"]
 
@@ -71,7 +71,7 @@ def decode_delta(response: Any) -> MessageDelta | None:
         reasoning=_text(values, "reasoning"),
         content=_text(values, "content"),
         tool_calls=_tool_calls(values),
-        finish_reason=_finish_reason(values),
+        finish_reason=cast("Any", next(iter(_texts(values, "finish_reason")), "") or None),
         usage=Usage.from_openai(_json_object(values, "usage")) if "usage" in values else None,
         notices=_notices(values),
         token_ids=tuple(_ints(values, "token_ids")),
@@ -141,15 +141,6 @@ def _column(values: _Tensors, name: str, length: int) -> Sequence[str]:
     if len(column) != length:
         raise TensorError(f"output {name!r}: {len(column)} values, but 'tool_call_index' has {length}")
     return column
-
-
-def _finish_reason(values: _Tensors) -> FinishReason | None:
-    reason = next(iter(_texts(values, "finish_reason")), "")
-    if not reason:
-        return None
-    if reason not in get_args(FinishReason):
-        raise TensorError(f"output 'finish_reason': {reason!r}, expected one of {', '.join(get_args(FinishReason))}")
-    return cast("FinishReason", reason)
 
 
 def _notices(values: _Tensors) -> tuple[Notice, ...]:

@@ -39,12 +39,16 @@ class ChatError(TristreamError):
     Args:
         detail: what the server or gRPC said, as it came.
         deltas: what had been received when it happened.
+        transient: the same request may succeed later, and is safe to send again: nothing was received yet.
     """
 
-    def __init__(self, message: str, *, detail: str = "", deltas: tuple[MessageDelta, ...] = ()) -> None:
+    def __init__(
+        self, message: str, *, detail: str = "", deltas: tuple[MessageDelta, ...] = (), transient: bool = False
+    ) -> None:
         super().__init__(message)
         self.detail = detail
         self.deltas = deltas
+        self.transient = transient
 
     @property
     def received(self) -> Message:
@@ -55,12 +59,13 @@ class ChatError(TristreamError):
 class ServerUnreachable(ChatError):
     """No connection to the server, or it was lost before the first delta."""
 
-    def __init__(self, url: str, detail: str, *, tries: int = 1) -> None:
+    def __init__(self, url: str, detail: str, *, tries: int = 1, transient: bool = True) -> None:
         again = f" after {tries} tries" if tries > 1 else ""
         super().__init__(
             f"no Triton server reached at {url}{again}: {detail}. Is it running (`tristream serve`), "
             "and is this its gRPC port (8001 by default, not the HTTP port 8000)?",
             detail=detail,
+            transient=transient,
         )
         self.url = url
 
@@ -68,11 +73,12 @@ class ServerUnreachable(ChatError):
 class ModelNotReady(ChatError):
     """The server runs, but cannot serve the model."""
 
-    def __init__(self, url: str, model: str, detail: str) -> None:
+    def __init__(self, url: str, model: str, detail: str, *, transient: bool = False) -> None:
         super().__init__(
             f"the server at {url} has no model {model!r} ready: {detail}. Check its log and model repository "
             f"(`curl http://HOST:8000/v2/models/{model}/ready`), or name another model",
             detail=detail,
+            transient=transient,
         )
         self.model = model
 
@@ -93,6 +99,7 @@ class ServerBusy(ChatError):
             f"{model!r} takes no new stream now ({tries} tries): {detail}. Try again later, "
             "send to another server, or raise the limit it names",
             detail=detail,
+            transient=True,
         )
         self.model = model
 

@@ -33,16 +33,17 @@ __all__ = ["Session", "fold_choices"]
 
 # In a gRPC stream Triton sends an error's text without its code, so texts decide. The first three are
 # Triton's own (core 2.51: `GetModel`, `ModelRepositoryManager`), then the words of backend/errors.py
-# (`UnavailableError`), then what stands for a fault of the server rather than of the request.
+# (`BUSY_PREFIX`), then what stands for a fault of the server rather than of the request.
 _ABSENT: Final = re.compile(r"Request for unknown model: .* is not found")
 _LOADING: Final = re.compile(r"Request for unknown model: .*(no available versions|is not ready)|is not ready")
-_BUSY: Final = re.compile(r"limit \w+ reached: |Exceeds maximum queue size|exceeds max_queue_size", re.IGNORECASE)
+_BUSY: Final = re.compile(r"server busy: |Exceeds maximum queue size|exceeds max_queue_size", re.IGNORECASE)
 _FAILED: Final = re.compile(r"internal error|Failed to process the request\(s\)|unhealthy|Stub process", re.IGNORECASE)
 
 # What Triton puts before a text on its way through an ensemble.
 _PREFIXES: Final = re.compile(r"^(?:\[request id: [^\]]*\] |in ensemble '[^']*', )+")
 
-_CONNECTION_CODES: Final = frozenset({"UNAVAILABLE"})
+# UNIMPLEMENTED: something else than a Triton server answers there.
+_CONNECTION_CODES: Final = frozenset({"UNAVAILABLE", "UNIMPLEMENTED"})
 _REFUSAL_CODES: Final = frozenset({
     "FAILED_PRECONDITION",
     "INVALID_ARGUMENT",
@@ -50,7 +51,6 @@ _REFUSAL_CODES: Final = frozenset({
     "PERMISSION_DENIED",
     "RESOURCE_EXHAUSTED",
     "UNAUTHENTICATED",
-    "UNIMPLEMENTED",
 })  # fmt: skip
 
 
@@ -137,7 +137,7 @@ class Session:
         if self.deltas:
             return StreamBroken(self.model, text, tuple(self.deltas))
         if _ABSENT.search(text) or _LOADING.search(text):
-            return ModelNotReady(self.url, self.model, text)
+            return ModelNotReady(self.url, self.model, text, transient=not _ABSENT.search(text))
         if _BUSY.search(text):
             return ServerBusy(self.model, text, tries=self.tries)
         if _FAILED.search(text):
@@ -156,7 +156,7 @@ class Session:
         if self.deltas:
             return StreamBroken(self.model, f"{details} (gRPC {code})", tuple(self.deltas))
         if code in _CONNECTION_CODES:
-            return ServerUnreachable(self.url, details, tries=self.tries)
+            return ServerUnreachable(self.url, details, tries=self.tries, transient=code == "UNAVAILABLE")
         if code == "NOT_FOUND":
             return ModelNotReady(self.url, self.model, details)
         if code in _REFUSAL_CODES:
@@ -166,7 +166,8 @@ class Session:
     def expired(self, expiry: Expiry) -> ChatError:
         """The error for a deadline that passed."""
         if expiry.which == "connect":
-            return ServerUnreachable(self.url, f"no connection within {expiry.seconds:g} s", tries=max(1, self.tries))
+            detail = f"no connection within {expiry.seconds:g} s"
+            return ServerUnreachable(self.url, detail, tries=self.tries + 1, transient=False)
         return DeadlineExceeded(expiry.which, expiry.seconds, tuple(self.deltas))
 
     def not_ready(self, code: str, details: str) -> bool:
@@ -184,10 +185,7 @@ class Session:
 
     def retry_delay(self, error: ChatError) -> float | None:
         """Seconds until the next try, or None where the error is to be raised."""
-        may_help = isinstance(error, ServerUnreachable | ServerBusy) or (
-            isinstance(error, ModelNotReady) and _LOADING.search(error.detail) is not None
-        )
-        if self.deltas or not may_help or self.tries >= self.retries.tries:
+        if self.deltas or not error.transient or self.tries >= self.retries.tries:
             return None
         delay = self.retries.before(self.tries + 1)
         remaining = self.remaining()

@@ -11,8 +11,9 @@ STAMPS := $(VENV)/stamps
 MODEL := build/models/smollm2-135m-instruct
 TOKENIZERS := build/tokenizers
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# pip's progress in one line.
-COUNT := awk '/^Collecting|^Requirement already/ {printf "\r  %d packages", ++n; fflush()} /^Installing/ {printf ", installing"; fflush()} END {print ""}'
+# pip's progress in one line, where somebody watches.
+COUNT := awk -v watched="$$(test -t 2 && echo yes)" \
+	'/^Collecting|^Requirement already/ {n++; if (watched) {printf "\r  %d packages", n; fflush()}} END {print (watched ? "\r" : "") "  " n " packages, done"}'
 # Linked folders show mypy the import names that pyproject.toml maps.
 TYPING := build/typing/tristream
 # A Python to use instead of the first 3.11 or 3.12 with its libpython.

@@ -31,6 +31,8 @@ CHANNEL_OPTIONS: Final = (
     # connects again soon after the LLM's server comes back
     ("grpc.max_reconnect_backoff_ms", 5_000),
     ("grpc.use_local_subchannel_pool", 1),
+    # a proxy of the environment is for the way out, not for the LLM next door
+    ("grpc.enable_http_proxy", 0),
 )
 
 MAX_ERROR_CHARS: Final = 500

@@ -86,8 +86,8 @@ def serve(
     """
     with _errors(), _sigterm_as_interrupt():
         folders = repositories or [DEFAULT_REPOSITORY]
-        environment = _model_environment(folders, llm)
-        ports = _ports((http_port, grpc_port, metrics_port), host)
+        environment = model_environment(folders, llm)
+        ports = choose_ports((http_port, grpc_port, metrics_port), host)
         installation = find_installation()
         with tempfile.TemporaryDirectory(prefix="tristream-repository-") as scratch:
             if settings:
@@ -150,7 +150,7 @@ def demo_model(
         make_demo_model(target, _say)
 
 
-def _model_environment(repositories: Sequence[Path], llm: Path | None) -> dict[str, str]:
+def model_environment(repositories: Sequence[Path], llm: Path | None) -> dict[str, str]:
     """The variable that names the LLM, where a configuration asks for it; makes the embedded model where that is it."""
     if not any(needs_model(folder) for folder in repositories):
         if llm is not None:
@@ -169,7 +169,7 @@ def _model_environment(repositories: Sequence[Path], llm: Path | None) -> dict[s
     return {MODEL_VARIABLE: str(llm.resolve())}
 
 
-def _ports(wanted: tuple[int | None, int | None, int | None], host: str) -> list[int]:
+def choose_ports(wanted: tuple[int | None, int | None, int | None], host: str) -> list[int]:
     """The ports to use: those asked for, else Triton's own, else free ones."""
     chosen: list[int] = []
     for asked, usual in zip(wanted, DEFAULT_PORTS, strict=True):

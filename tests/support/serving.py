@@ -1,0 +1,290 @@
+"""Real servers for tests: repositories around `replay_llm`, and what one asks a running server.
+
+Everything here has a deadline: a server that hangs fails a test, it does not stop the run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import grpc
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from support.vectors import CASES_FILE
+from tristream.backend.deploy.repository import write_repository
+from tristream.backend.deploy.server import TritonServer
+
+__all__ = [
+    "Answer",
+    "ReplayServer",
+    "Set",
+    "eventually",
+    "infer",
+    "metric",
+    "post",
+    "replay_server",
+    "resident_bytes",
+    "statistics",
+]
+
+ROOT: Final = Path(__file__).parents[2]
+SOURCES: Final = (ROOT / "model_repository", ROOT / "tests" / "model_repository")
+DEADLINE_S: Final = 60.0
+
+# A free-running LLM: nothing is held to anything, and what a request does not say has OpenAI's defaults.
+FREE: Final = {
+    "chat_template": str(SOURCES[1] / "replay_llm" / "chat_template.jinja"),
+    "sampling_defaults": "",
+    "tool_strict_level": "auto",
+    "auto_tools": "model",
+    "reasoning_chars": "",
+}
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """The models around one replayed LLM; `suffix` keeps their names apart from those of other sets.
+
+    Args:
+        tokenizer: folder of the LLM's tokenizer.
+        suffix: ends every model's name.
+        models: which; names without the suffix.
+        settings: model (without the suffix) -> parameter -> value.
+        llm: the LLM's full name, where it is another set's.
+    """
+
+    tokenizer: Path
+    suffix: str = ""
+    models: tuple[str, ...] = ("chat", "chat_direct", "preprocess", "postprocess", "llm")
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    llm: str = ""
+
+    def write(self, folder: Path, journal: Path) -> Path:
+        """Write the repository of this set below `folder`."""
+        names = {name: f"{name}{self.suffix}" for name in self.models}
+        llm = self.llm or names["llm"]
+        base: dict[str, dict[str, str]] = {
+            "preprocess": {**FREE, "tokenizer": str(self.tokenizer), "postprocess": names.get("postprocess", "")},
+            "chat_direct": {**FREE, "tokenizer": str(self.tokenizer), "llm": llm},
+            "postprocess": {"tokenizer": str(self.tokenizer)},
+            "llm": {
+                "tokenizer": str(self.tokenizer / "tokenizer.json"),
+                "vectors": str(CASES_FILE),
+                "journal": str(journal),
+            },
+        }
+        # In two steps: the first puts the replay where the ensemble expects `llm`, the second gives all their names.
+        plain = write_repository(
+            SOURCES,
+            folder / f"plain{self.suffix}",
+            models={"replay_llm" if name == "llm" else name for name in self.models} | {"replay_llm"},
+            rename={"replay_llm": "llm"},
+        )
+        target = write_repository(
+            [plain],
+            folder / f"set{self.suffix}",
+            rename={**names, "llm": llm},
+            settings={
+                names.get(name, llm): {**base.get(name, {}), **self.settings.get(name, {})}
+                for name in {*self.models, "llm"}
+                if name in base
+            },
+        )
+        if self.llm:  # only its name was needed, in the ensemble's step; the model is the other set's
+            _remove(target / llm)
+        return target
+
+
+def _remove(folder: Path) -> None:
+    for entry in folder.iterdir():
+        entry.unlink()
+    folder.rmdir()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayServer:
+    """A running server.
+
+    Args:
+        server: its process and addresses.
+        journal: what `replay_llm` writes of ended streams.
+    """
+
+    server: TritonServer
+    journal: Path
+
+    @property
+    def grpc_url(self) -> str:
+        """`host:port`."""
+        return self.server.grpc_url
+
+    def ended(self, tag: str, count: int = 1, seconds: float = 30.0) -> list[dict[str, Any]]:
+        """The journal's entries of the streams with this tag, once `count` of them have ended."""
+
+        def entries() -> list[dict[str, Any]]:
+            text = self.journal.read_text(encoding="utf-8") if self.journal.exists() else ""
+            found = [json.loads(line) for line in text.splitlines()]
+            return [entry for entry in found if entry["tag"] == tag]
+
+        return eventually(entries, lambda found: len(found) >= count, seconds)
+
+    def live(self, model: str) -> float:
+        """How many streams the model holds, as its metric says."""
+        return metric(self.server, "tristream_streams_live", model=model)
+
+    def log(self) -> str:
+        """The server's log so far."""
+        assert self.server.log_file is not None
+        return self.server.log_file.read_text(encoding="utf-8", errors="replace")
+
+
+@contextmanager
+def replay_server(folder: Path, sets: Sequence[Set], **options: Any) -> Iterator[ReplayServer]:
+    """Start a server with these sets; it is stopped on leaving."""
+    journal = folder / "journal.jsonl"
+    repositories = [each.write(folder, journal) for each in sets]
+    with TritonServer(repositories, log_file=folder / "server.log", **options) as server:
+        server.wait_ready(DEADLINE_S)
+        yield ReplayServer(server, journal)
+
+
+def eventually(look: Callable[[], Value], good: Callable[[Value], bool], seconds: float = 30.0) -> Value:
+    """Look again and again until what is seen is good."""
+    deadline = time.monotonic() + seconds
+    while not good(seen := look()):
+        assert time.monotonic() < deadline, f"after {seconds:g} s still: {seen!r}"
+        time.sleep(0.1)
+    return seen
+
+
+class Answer(NamedTuple):
+    """What came back for one request sent by `infer`.
+
+    Args:
+        responses: output name -> values, one mapping for each response that bears tensors.
+        error: the text of an error within the stream; "" where there is none.
+        code: the gRPC status's name.
+    """
+
+    responses: list[dict[str, list[Any]]]
+    error: str = ""
+    code: str = "OK"
+
+
+def infer(
+    url: str, model: str, inputs: Mapping[str, Any], *, seconds: float = DEADLINE_S, with_code: bool = False
+) -> Answer:
+    """One request by gRPC, without our client: raw tensors in and out.
+
+    Args:
+        url: `host:port`.
+        model: its name.
+        inputs: name -> str, bool, list of int, or a batch of one of them as a tuple (shape, value).
+        seconds: the deadline.
+        with_code: ask Triton to end the stream with the error's status code.
+    """
+    request = service_pb2.ModelInferRequest(model_name=model)
+    for name, value in inputs.items():
+        shape, value = value if isinstance(value, tuple) else (None, value)
+        datatype, length, raw = _packed(value)
+        request.inputs.add(name=name, datatype=datatype, shape=shape or [length])
+        request.raw_input_contents.append(raw)
+    metadata = (("triton_grpc_error", "true"),) if with_code else ()
+    answer = Answer([])
+    with grpc.insecure_channel(url) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        try:
+            for message in stub.ModelStreamInfer(iter((request,)), timeout=seconds, metadata=metadata):
+                if message.error_message:
+                    answer = answer._replace(error=message.error_message)
+                elif message.infer_response.outputs:
+                    answer.responses.append(_unpacked(message.infer_response))
+        except grpc.RpcError as error:
+            return answer._replace(error=error.details() or "", code=error.code().name)
+    return answer
+
+
+def _packed(value: Any) -> tuple[str, int, bytes]:
+    if isinstance(value, str | bytes):
+        data = value.encode() if isinstance(value, str) else value
+        return "BYTES", 1, struct.pack("<I", len(data)) + data
+    if isinstance(value, bool):
+        return "BOOL", 1, bytes([value])
+    return "INT32", len(value), struct.pack(f"<{len(value)}i", *value)
+
+
+def _unpacked(response: Any) -> dict[str, list[Any]]:
+    values: dict[str, list[Any]] = {}
+    for output, raw in zip(response.outputs, response.raw_output_contents, strict=True):
+        if output.datatype == "INT32":
+            values[output.name] = list(struct.unpack(f"<{len(raw) // 4}i", raw))
+            continue
+        values[output.name], place = [], 0
+        while place < len(raw):
+            (length,) = struct.unpack_from("<I", raw, place)
+            values[output.name].append(raw[place + 4 : place + 4 + length].decode())
+            place += 4 + length
+    return values
+
+
+def post(url: str, body: Mapping[str, Any], seconds: float = DEADLINE_S) -> tuple[int, str]:
+    """POST JSON; the HTTP status and the text of the answer."""
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=seconds) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def get(url: str, seconds: float = DEADLINE_S) -> str:
+    """GET; the text of the answer."""
+    with urllib.request.urlopen(url, timeout=seconds) as answer:
+        return str(answer.read().decode())
+
+
+def metric(server: TritonServer, name: str, **labels: str) -> float:
+    """The sum of a metric over its series with these labels; 0 where there is none."""
+    total = 0.0
+    for line in get(server.metrics_url).splitlines():
+        match = re.fullmatch(rf"{name}\{{(.*)\}} (\S+)", line)
+        if match and all(f'{label}="{value}"' in match[1] for label, value in labels.items()):
+            total += float(match[2])
+    return total
+
+
+def statistics(server: TritonServer, model: str) -> tuple[int, int]:
+    """Inferences and executions of a model so far."""
+    (stats,) = json.loads(get(f"{server.http_url}/v2/models/{model}/stats"))["model_stats"]
+    return int(stats["inference_count"]), int(stats["execution_count"])
+
+
+def resident_bytes(server: TritonServer, model: str) -> int:
+    """Resident memory of the process that serves a model."""
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            command = (folder / "cmdline").read_bytes().split(b"\0")
+            status = (folder / "status").read_text(encoding="utf-8")
+        except OSError:  # it has just ended
+            continue
+        ours = f"\nPPid:\t{server.pid}\n" in status and b"triton_python_backend_stub" in command[0]
+        if ours and any(f"/{model}/".encode() in part for part in command):
+            match = re.search(r"VmRSS:\s+(\d+) kB", status)
+            assert match is not None
+            return int(match[1]) * 1024
+    raise AssertionError(f"no stub process of {model}")

@@ -85,7 +85,7 @@ class TritonPythonModel:
             sender = request.get_response_sender()
             try:
                 self.take(request, sender)
-            except Exception as error:  # noqa: BLE001 - this request's fault and no other's
+            except Exception as error:
                 answer = pb_utils.TritonError(f"{type(error).__name__}: {error}", pb_utils.TritonError.INVALID_ARG)
                 sender.send(pb_utils.InferenceResponse([], error=answer), flags=FINAL)
 
@@ -199,7 +199,7 @@ class TritonPythonModel:
                 play = heapq.heappop(self.queue)[2]
             try:
                 ended = self.advance(play)
-            except Exception as error:  # noqa: BLE001 - as above
+            except Exception as error:
                 pb_utils.Logger.log_error(f"replay_llm: {type(error).__name__}: {error}")
                 ended = "failed"
             with self.news:

@@ -37,6 +37,7 @@ CALL: Final = {
     "messages": [{"role": "user", "content": "What is the weather in Paris in celsius?"}],
     "tools": [TOOL],
     "tool_choice": "required",
+    "parallel_tool_calls": False,
 }
 COMMON: Final = {"max_tokens": 256, "temperature": 0}
 

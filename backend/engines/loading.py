@@ -147,9 +147,8 @@ def _load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
 
 def _tokenizer_info(tokenizer: Any, vocab_size: int, end_ids: Sequence[int]) -> tuple[Any, list[bytes]]:
     """xgrammar's view of the tokenizer, and the bytes of every id that the tokenizer knows."""
-    info = xgrammar.TokenizerInfo.from_huggingface(
-        tokenizer, vocab_size=vocab_size, stop_token_ids=list(end_ids) or None
-    )
+    ends = list(end_ids) or None
+    info = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size, stop_token_ids=ends)
     spellings: list[bytes] = info.decoded_vocab[: max(tokenizer.get_vocab().values()) + 1]
     # xgrammar takes special tokens for the text they are written as: a JSON string might then hold an end of turn.
     # Tokens without text are special to it, and allowed only where a grammar names the token.

@@ -65,9 +65,9 @@ class Engine:
     """
 
     __slots__ = (
-        "_admit", "_as_text", "_attempts", "_call", "_call_start", "_compiled", "_decoder", "_dropping",
-        "_events", "_forced", "_function", "_max_held", "_named", "_origin", "_raw", "_raw_size", "_scanners",
-        "_text_seen", "_tools", "_unclosed", "_wrapper", "_wrapper_before", "held", "position", "state",
+        "_admit", "_as_text", "_attempts", "_between_text", "_call", "_call_start", "_compiled", "_decoder",
+        "_dropping", "_events", "_forced", "_function", "_max_held", "_named", "_origin", "_raw", "_raw_size",
+        "_scanners", "_text_seen", "_tools", "_unclosed", "_wrapper", "_wrapper_before", "held", "position", "state",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +97,7 @@ class Engine:
         self._wrapper = False  # a wrapper is open
         self._wrapper_before = False  # it was, before the running call's header
         self._dropping = False  # what is left of a broken call
+        self._between_text = False  # in text inside a wrapper: only what is searched for ends it
         self._unclosed = False  # arguments are whole, the call's own closer is missing
         self._decoder: Decoder | None = None
         self._call: Transition | None = None
@@ -230,11 +231,13 @@ class Engine:
         """Inside a wrapper, or just after a call, where closers are swallowed."""
         if self._dropping:
             return self._drop(buffer, pos, final)
+        if self._between_text:
+            return self._scan(buffer, pos, final)
         start = pos
         while start < len(buffer) and buffer[start] in BLANK_CHARS:
             start += 1
         if start > pos:
-            # Blanks inside a wrapper are framing; after it they are content's business.
+            # Blanks after a wrapper's marker are framing; after it they are content's business.
             if not self._wrapper or self._as_text:
                 self._send(buffer[pos:start], self._at(buffer, pos), State.CONTENT)
             return start
@@ -248,10 +251,9 @@ class Engine:
             self.state = State.CONTENT
             self._as_text = False
             return pos
-        at = _start(scanner.search(buffer, pos + 1))
-        end = at if at >= 0 else len(buffer)
-        self._send(buffer[pos:end], self._at(buffer, pos), State.CONTENT)
-        return end
+        self._between_text = True
+        self._text(buffer, pos, pos + 1)
+        return pos + 1
 
     def _drop(self, buffer: str, pos: int, final: bool) -> int:
         """What is left of a broken call, up to its closer or the next opener."""
@@ -295,6 +297,7 @@ class Engine:
         events = self._events
         recovered = False
         self._wrapper_before = self._wrapper
+        self._between_text = False
         for do in transition.do:
             match do:
                 case Do.REMOVE | Do.STRAY:
@@ -332,6 +335,7 @@ class Engine:
         recovered: bool,
     ) -> None:
         assert transition.arguments is not None
+        self._forced = None  # content has begun with a call
         name = captures.get("name")
         start = self._at(buffer, at)
         context = CallContext(
@@ -430,6 +434,7 @@ class Engine:
         self._raw.clear()
         self._decoder = None
         self._wrapper = self._wrapper_before
+        self._between_text = self._wrapper
         self.state = self._origin
 
     def _end_call(self, end: End, buffer: str, pos: int) -> None:

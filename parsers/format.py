@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from .arguments import ArgumentSyntax
 from .errors import FormatDefinitionError
-from .header import Attempt, Blanks, Lit, Pattern, first_literals
+from .header import Ahead, Attempt, Blanks, Lit, Pattern, first_literals
 from .states import Do, State, Table, Transition
 
 __all__ = ["Format", "IdStyle", "ReasoningSyntax", "ToolSyntax", "compose", "table"]
@@ -189,7 +189,9 @@ def _tool_rows(syntax: ToolSyntax, with_reasoning: bool) -> Iterator[tuple[State
     for frame in syntax.frames:
         yield State.TOOL_BETWEEN, frame, Transition(State.TOOL_BETWEEN, (Do.REMOVE, Do.CLOSE_CALL))
     for leftover in syntax.leftovers:
-        yield State.TOOL_BETWEEN, (Lit(leftover),), Transition(State.TOOL_BETWEEN, (Do.STRAY,))
+        # Behind a look-ahead it is no literal to search for: it counts right after the call, not in text.
+        here = (Ahead(((Lit(leftover),),)), Lit(leftover))
+        yield State.TOOL_BETWEEN, here, Transition(State.TOOL_BETWEEN, (Do.STRAY,))
     if with_reasoning and syntax.ends_reasoning:
         declared = Transition(State.TOOL_ARGS, (Do.OPEN_WRAPPER, Do.CALL), True, arguments)
         for entry in syntax.entries:

@@ -99,19 +99,29 @@ class JsonArguments:
                 match = _plain(text, pos)
                 assert match is not None
                 piece = match[0]
-                size = len(piece)
-            if value.done or self._untouched:
-                piece = piece.lstrip(BLANK_CHARS)
-                if piece and (value.done or piece[0] != "{"):
-                    self.end = End.INVALID
-                    return pos
-            if piece:
-                value.feed(piece, 0, out)
-            if value.invalid:
-                self.end = End.INVALID
-                return pos
-            pos += size
+                size = 0  # as far as it is taken: what follows the object in it is looked at in the next round
+            taken = self._feed_decoded(piece, out)
+            if self.end is not None:
+                return pos if size else pos + taken
+            pos += size or taken
         return pos
+
+    def _feed_decoded(self, piece: str, out: list[str]) -> int:
+        """Take decoded text up to the object's end; blanks may stand around it."""
+        value = self.value
+        assert value is not None
+        at = 0
+        if value.done or self._untouched:
+            at = len(piece) - len(piece.lstrip(BLANK_CHARS))
+            if at == len(piece):
+                return at
+            if value.done or piece[at] != "{":
+                self.end = End.INVALID
+                return at
+        at = value.feed(piece, at, out)
+        if value.invalid:
+            self.end = End.INVALID
+        return at
 
     @property
     def _untouched(self) -> bool:

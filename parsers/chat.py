@@ -362,7 +362,13 @@ class ChatStream:
                 self._mode = _CALL
         elif state is State.CONTENT or (state is State.REASONING and self._options.include_reasoning):
             channel = self._content if state is State.CONTENT else self._reasoning
-            if channel.sent and not channel.touched and not channel.flowing and len(channel.blanks) < _FAST_BLANKS:
+            if (
+                engine.is_plain
+                and channel.sent
+                and not channel.touched
+                and not channel.flowing
+                and len(channel.blanks) < _FAST_BLANKS
+            ):
                 scanner = engine.scanner
                 self._channel = channel
                 self._search = scanner.search

@@ -65,7 +65,8 @@ class Engine:
     """
 
     __slots__ = (
-        "_admit", "_as_text", "_attempts", "_between_text", "_call", "_call_start", "_compiled", "_decoder",
+        "_admit", "_as_text", "_at_start", "_attempts", "_between_text", "_call", "_call_start", "_compiled",
+        "_decoder",
         "_dropping", "_events", "_forced", "_function", "_max_held", "_named", "_origin", "_raw", "_raw_size",
         "_scanners", "_text_seen", "_tools", "_unclosed", "_wrapper", "_wrapper_before", "held", "position", "state",
     )  # fmt: skip
@@ -94,6 +95,7 @@ class Engine:
         self._events: list[Event] = []
         self._attempts: list[tuple[Row, Attempt]] = []
         self._text_seen = False  # content that is not blank was sent
+        self._at_start = True  # none since the message started or reasoning ended
         self._wrapper = False  # a wrapper is open
         self._wrapper_before = False  # it was, before the running call's header
         self._dropping = False  # what is left of a broken call
@@ -107,6 +109,11 @@ class Engine:
         self._raw: list[str] = []  # text of the running call while its name is not certain
         self._raw_size = 0
         self._call_start = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """In text that only what is searched for ends: the fast path may send it."""
+        return not self.held and not (self._at_start and self._compiled.starts is not None)
 
     @property
     def scanner(self) -> StateScanner:
@@ -181,16 +188,27 @@ class Engine:
     # Steps return where to go on, or -(pos + 1) to hold from `pos`.
 
     def _in_text(self, buffer: str, pos: int, final: bool) -> int:
-        if self._forced is not None and self.state is State.CONTENT and not self._text_seen:
-            following = self._at_forced(buffer, pos, final)
-            if following is not None:
-                return following
-        return self._scan(buffer, pos, final)
+        following = None
+        if self.state is State.MESSAGE_HEADER:
+            following = self._in_header(buffer, pos, final)
+        elif self.state is State.CONTENT and self._at_start:
+            following = self._start(buffer, pos, final)
+        return following if following is not None else self._scan(buffer, pos, final)
+
+    def _in_header(self, buffer: str, pos: int, final: bool) -> int:
+        """Where a message's header belongs; without one the text is content."""
+        end = self._candidate(self._scanners[State.MESSAGE_HEADER], buffer, pos, final, pos)
+        if end == MORE:
+            return -pos - 1
+        if end == NO:
+            self.state = State.CONTENT
+            return pos
+        return end
 
     def _scan(self, buffer: str, pos: int, final: bool) -> int:
         """Text up to the next terminal, and the terminal."""
         scanner = self._scanners[self.state]
-        at = pos if self._attempts else _start(scanner.search(buffer, pos))
+        at = pos if self._attempts else _found(scanner.search(buffer, pos))
         while at >= 0:
             end = self._candidate(scanner, buffer, at, final, pos)
             if end == MORE:
@@ -198,7 +216,7 @@ class Engine:
                 return -at - 1
             if end != NO:
                 return end
-            at = _start(scanner.search(buffer, at + 1))
+            at = _found(scanner.search(buffer, at + 1))
         self._text(buffer, pos, len(buffer))
         return len(buffer)
 
@@ -214,7 +232,12 @@ class Engine:
             end = attempt.step(buffer, at, final)
             if end == NO:
                 continue
-            name = attempt.captures.get("name")
+            captures = attempt.captures
+            if end != MORE and row.transition.read_name is not None:
+                captures["name"], captures["id"] = row.transition.read_name(captures["header"], self._tools)
+                if not captures["name"]:
+                    continue
+            name = captures.get("name")
             if end != MORE and row.transition.declared and name is not None and name not in self._tools:
                 continue
             if end == MORE or alive:
@@ -222,7 +245,7 @@ class Engine:
                 continue
             self._attempts = []
             self._text(buffer, text_from, at)
-            self._transition(row.transition, attempt.captures, buffer, at, end)
+            self._transition(row.transition, captures, buffer, at, end)
             return end
         self._attempts = alive
         return MORE if alive else NO
@@ -258,7 +281,7 @@ class Engine:
     def _drop(self, buffer: str, pos: int, final: bool) -> int:
         """What is left of a broken call, up to its closer or the next opener."""
         scanner = self._scanners[State.TOOL_BETWEEN].limits
-        at = pos if self._attempts else _start(scanner.search(buffer, pos))
+        at = pos if self._attempts else _found(scanner.search(buffer, pos))
         while at >= 0:
             end = self._candidate(scanner, buffer, at, final, at)
             if end == MORE:
@@ -266,30 +289,36 @@ class Engine:
             if end != NO:
                 self._dropping = False
                 return end
-            at = _start(scanner.search(buffer, at + 1))
+            at = _found(scanner.search(buffer, at + 1))
         return len(buffer)
 
-    def _at_forced(self, buffer: str, pos: int, final: bool) -> int | None:
-        """The forced JSON form, where content starts; None: it is not there."""
-        forced = self._forced
-        assert forced is not None
+    def _start(self, buffer: str, pos: int, final: bool) -> int | None:
+        """Where content starts: the forced form, or a call without a marker; None: neither."""
+        starts = self._compiled.starts
+        if self._forced is None and starts is None:
+            self._at_start = False
+            return None
         start = pos
         while start < len(buffer) and buffer[start] in BLANK_CHARS:
             start += 1
         if start > pos:
             self._text(buffer, pos, start)
             return start
-        if buffer[pos] not in "[{":
-            return None
-        end = self._candidate(forced.scanners[State.CONTENT].calls, buffer, pos, final, pos)
-        if end == MORE:
-            return -pos - 1
-        self._forced = None
-        if end == NO:
-            return None
-        self._compiled = forced
-        self._scanners = forced.scanners
-        return end
+        forced = self._forced
+        if forced is not None and forced.starts is not None and not self._text_seen and buffer[pos] in "[{":
+            end = self._candidate(forced.starts, buffer, pos, final, pos)
+            if end == MORE:
+                return -pos - 1
+            self._forced = None
+            if end != NO:
+                self._compiled = forced
+                self._scanners = forced.scanners
+                return end
+        if starts is not None:
+            end = self._candidate(starts, buffer, pos, final, pos)
+            if end != NO:
+                return -pos - 1 if end == MORE else end
+        return None
 
     # --- transitions ------------------------------------------------------------------------
 
@@ -312,6 +341,11 @@ class Engine:
                 case Do.REASONING_END:
                     events.append(ReasoningEnd())
                     self._scanners = self._compiled.after
+                    self._at_start = True
+                    self.state = State.CONTENT
+                case Do.MESSAGE:
+                    self._begin_message(transition, captures, buffer, at, end)
+                    return
                 case Do.OPEN_WRAPPER:
                     self._wrapper = True
                 case Do.CLOSE_WRAPPER:
@@ -324,6 +358,17 @@ class Engine:
                     self._begin_call(transition, captures, buffer, at, end, recovered)
                     return
         self.state = transition.next
+
+    def _begin_message(self, transition: Transition, captures: dict[str, str], buffer: str, at: int, end: int) -> None:
+        """A message's header was read: its text goes where the header says."""
+        assert transition.message is not None
+        header = transition.message(captures["header"])
+        if header.name and transition.arguments is not None:
+            self._begin_call(transition, {**captures, "name": header.name}, buffer, at, end, recovered=False)
+            return
+        self.state = header.state if not header.name else State.CONTENT
+        self._dropping = header.state is State.TOOL_BETWEEN
+        self._events.append(ReasoningStart() if header.state is State.REASONING else MarkerRemoved())
 
     def _begin_call(
         self,
@@ -385,7 +430,9 @@ class Engine:
         full = False
         if not self._named:
             # The bound counts the text, never what has arrived: read no further than it.
-            limit = pos + self._max_held - self._raw_size
+            assert self._call is not None
+            bound = min(self._max_held, self._call.name_within or self._max_held)
+            limit = pos + bound - self._raw_size
             full = limit <= len(buffer)
             if full:
                 buffer = buffer[:limit]
@@ -415,14 +462,15 @@ class Engine:
 
     def _read_name(self, decoder: Decoder, full: bool) -> bool:
         """A decoder that reads the name itself has gone on: False if there is no call after all."""
+        assert self._call is not None
         if decoder.end is End.FAILED:
             return False
         if decoder.name is None:
             if not full:
                 return True
-            self._events.append(Notice("held_text_released", 1, self._call_start))
+            if not self._call.name_within:
+                self._events.append(Notice("held_text_released", 1, self._call_start))
             return False
-        assert self._call is not None
         if self._call.declared and decoder.name not in self._tools:
             return False
         self._name_is_certain(decoder)
@@ -485,12 +533,13 @@ class Engine:
         if state is State.REASONING:
             self._events.append(ReasoningDelta(text, start, end))
             return
-        if not self._text_seen and text.strip(BLANK_CHARS):
+        if (self._at_start or not self._text_seen) and text.strip(BLANK_CHARS):
             self._text_seen = True
+            self._at_start = False
         self._events.append(ContentDelta(text, start, end))
 
 
-def _start(match: re.Match[str] | None) -> int:
+def _found(match: re.Match[str] | None) -> int:
     return match.start() if match is not None else -1
 
 

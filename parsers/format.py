@@ -6,16 +6,16 @@ built, composes two of them, and turns one into the table that the engine walks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from .arguments import ArgumentSyntax
 from .errors import FormatDefinitionError
-from .header import Ahead, Attempt, Blanks, Lit, Pattern, first_literals
-from .states import Do, State, Table, Transition
+from .header import HEADER_LIMIT, Ahead, Attempt, Blanks, Lit, Pattern, first_literals
+from .states import Do, MessageHeader, NameReader, State, Table, Transition
 
-__all__ = ["Format", "IdStyle", "ReasoningSyntax", "ToolSyntax", "compose", "table"]
+__all__ = ["Format", "IdStyle", "MessageSyntax", "Opener", "ReasoningSyntax", "ToolSyntax", "compose", "table"]
 
 IdStyle: TypeAlias = Literal["call", "mistral", "kimi"]
 
@@ -41,6 +41,44 @@ class ReasoningSyntax:
 
 
 @dataclass(frozen=True, slots=True)
+class Opener:
+    """A call's header with an argument syntax of its own.
+
+    Args:
+        pattern: the header.
+        arguments: how the arguments are written.
+        wrapper: it opens a wrapper, whose closers and further calls may follow.
+        read_name: makes name and id of the captured `header`; see `Transition`.
+    """
+
+    pattern: Pattern
+    arguments: ArgumentSyntax
+    wrapper: bool = True
+    read_name: NameReader | None = None
+
+
+Openers: TypeAlias = tuple[Pattern | Opener, ...]
+"""Headers of calls: patterns that take the syntax's own arguments, or openers with theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSyntax:
+    """Frames around whole messages, whose headers must be read (Harmony and kin).
+
+    Args:
+        headers: headers wherever text may stand; capture `header`.
+        continued: headers whose beginning stands in the prompt: only where a message begins.
+        ends: what ends a message.
+        read: what a header means.
+    """
+
+    headers: tuple[Pattern, ...]
+    continued: tuple[Pattern, ...]
+    ends: tuple[str, ...]
+    read: Callable[[str], MessageHeader]
+
+
+@dataclass(frozen=True, slots=True)
 class ToolSyntax:
     """How tool calls are written.
 
@@ -50,6 +88,9 @@ class ToolSyntax:
         wrappers: wrapper openers that count alone, since no prose contains them.
         inner: call headers inside an open wrapper.
         bare: call headers without their wrapper; count only with a declared name.
+        unmarked: call headers without any marker; count only where a message starts, after reasoning
+            or after a call, and only with a declared name that comes soon (PROTOCOL 5).
+        trusts_unmarked: such a header is no guess (forced decoding): any name, wherever it comes.
         closers: what closes a call's frame or the wrapper, after the arguments.
         frames: spellings around a call inside the wrapper, after its arguments: swallowed.
         leftovers: spellings dropped with a notice between the arguments and the closer.
@@ -59,10 +100,12 @@ class ToolSyntax:
     """
 
     arguments: ArgumentSyntax
-    entries: tuple[Pattern, ...] = ()
+    entries: Openers = ()
     wrappers: tuple[str, ...] = ()
-    inner: tuple[Pattern, ...] = ()
-    bare: tuple[Pattern, ...] = ()
+    inner: Openers = ()
+    bare: Openers = ()
+    unmarked: Openers = ()
+    trusts_unmarked: bool = False
     closers: tuple[Pattern, ...] = ()
     frames: tuple[Pattern, ...] = ()
     leftovers: tuple[str, ...] = ()
@@ -80,6 +123,7 @@ class Format:
         source: where the markers are documented, and when that was read.
         reasoning: None where the family marks none.
         tools: None where it writes no calls.
+        messages: frames around messages, None where there are none.
         swallowed: end-of-turn spellings and frames that belong to no field (PROTOCOL 3).
         turns: spellings that begin a turn in the rendered prompt (PROTOCOL 4).
         constraint: name of the builder in `constraint.py`, "" where there is none.
@@ -90,6 +134,7 @@ class Format:
     source: str
     reasoning: ReasoningSyntax | None = None
     tools: ToolSyntax | None = None
+    messages: MessageSyntax | None = None
     swallowed: tuple[str, ...] = ()
     turns: tuple[str, ...] = ()
     constraint: str = ""
@@ -115,6 +160,7 @@ def compose(reasoning: Format, tools: Format) -> Format:
         name=f"{reasoning.name}+{tools.name}",
         source=f"{reasoning.source}; {tools.source}",
         reasoning=reasoning.reasoning,
+        messages=tools.messages or reasoning.messages,
         swallowed=tuple(dict.fromkeys((*reasoning.swallowed, *tools.swallowed))),
         turns=tuple(dict.fromkeys((*reasoning.turns, *tools.turns))),
         models=(),
@@ -141,6 +187,10 @@ def table(format: Format, *, tools: bool = True, reasoned: bool = False) -> Tabl
             raise FormatDefinitionError(f"{where}: matches nothing at all")
         if rows.setdefault((state, pattern), transition) != transition:
             raise FormatDefinitionError(f"{where}: two transitions")
+    # A spelling that also means something where it stands means that.
+    for spelling in format.swallowed:
+        for state in (State.CONTENT, State.REASONING, State.TOOL_BETWEEN):
+            rows.setdefault((state, (Lit(spelling),)), Transition(state))
     return rows
 
 
@@ -160,30 +210,55 @@ def _rows(format: Format, tools: bool, reasoned: bool) -> Iterator[tuple[State, 
             for end in reasoning.ends:
                 yield State.CONTENT, (Lit(end),), Transition(State.CONTENT, (Do.STRAY,))
                 yield State.TOOL_BETWEEN, (Lit(end),), Transition(State.TOOL_BETWEEN, (Do.STRAY,))
-    for spelling in format.swallowed:
-        for state in (State.CONTENT, State.REASONING, State.TOOL_BETWEEN):
-            yield state, (Lit(spelling),), Transition(state)
+    if format.messages is not None:
+        arguments = format.tools.arguments if tools and format.tools is not None else None
+        yield from _message_rows(format.messages, arguments)
     if tools and format.tools is not None:
         yield from _tool_rows(format.tools, with_reasoning=reasoning is not None)
 
 
+def _message_rows(
+    syntax: MessageSyntax, arguments: ArgumentSyntax | None
+) -> Iterator[tuple[State, Pattern, Transition]]:
+    begins = Transition(State.CONTENT, (Do.MESSAGE,), arguments=arguments, message=syntax.read)
+    after_reasoning = replace(begins, do=(Do.REASONING_END, Do.MESSAGE))
+    for header in syntax.headers:
+        for state in (State.MESSAGE_HEADER, State.CONTENT, State.TOOL_BETWEEN):
+            yield state, header, begins
+        yield State.REASONING, header, after_reasoning
+    for header in syntax.continued:
+        yield State.MESSAGE_HEADER, header, begins
+    for end in syntax.ends:
+        for state in (State.MESSAGE_HEADER, State.CONTENT, State.TOOL_BETWEEN):
+            yield state, (Lit(end),), Transition(State.MESSAGE_HEADER, (Do.REMOVE, Do.CLOSE_CALL))
+        yield State.REASONING, (Lit(end),), Transition(State.MESSAGE_HEADER, (Do.REASONING_END,))
+
+
 def _tool_rows(syntax: ToolSyntax, with_reasoning: bool) -> Iterator[tuple[State, Pattern, Transition]]:
-    arguments = syntax.arguments
-    framed = Transition(State.TOOL_ARGS, (Do.OPEN_WRAPPER, Do.CALL), arguments=arguments)
-    for state in (State.CONTENT, State.TOOL_BETWEEN):
-        for opener, closer in syntax.empty:
+    text_states = (State.CONTENT, State.TOOL_BETWEEN)
+    for opener, closer in syntax.empty:
+        for state in text_states:
             yield state, (Lit(opener), Blanks(), Lit(closer)), Transition(state)
-        for entry in syntax.entries:
-            yield state, entry, framed
-        for wrapper in syntax.wrappers:
+    for pattern, transition in _calls(syntax.entries, syntax):
+        for state in text_states:
+            yield state, pattern, transition
+    for wrapper in syntax.wrappers:
+        for state in text_states:
             yield state, (Lit(wrapper),), Transition(State.TOOL_BETWEEN, (Do.REMOVE, Do.OPEN_WRAPPER))
-    for inner in syntax.inner:
-        yield State.TOOL_BETWEEN, inner, Transition(State.TOOL_ARGS, (Do.CALL,), arguments=arguments)
-    for bare in syntax.bare:
-        recovered = Transition(State.TOOL_ARGS, (Do.RECOVERED_WRAPPER, Do.CALL), True, arguments)
-        yield State.CONTENT, bare, recovered
-        if bare not in syntax.inner:
-            yield State.TOOL_BETWEEN, bare, recovered
+    for pattern, transition in _calls(syntax.inner, syntax):
+        yield State.TOOL_BETWEEN, pattern, replace(transition, do=(Do.CALL,))
+    inner = {pattern for pattern, _ in _calls(syntax.inner, syntax)}
+    for pattern, transition in _calls(syntax.bare, syntax):
+        recovered = replace(transition, do=(Do.RECOVERED_WRAPPER, Do.CALL), declared=True)
+        yield State.CONTENT, pattern, recovered
+        if pattern not in inner:
+            yield State.TOOL_BETWEEN, pattern, recovered
+    for pattern, transition in _calls(syntax.unmarked, syntax):
+        unmarked = replace(transition, at_start=True)
+        if not syntax.trusts_unmarked:
+            unmarked = replace(unmarked, declared=True, name_within=HEADER_LIMIT)
+        for state in text_states:
+            yield state, pattern, unmarked
     for pattern in syntax.closers:
         yield State.TOOL_BETWEEN, pattern, Transition(State.TOOL_BETWEEN, (Do.REMOVE, Do.CLOSE_WRAPPER))
     for frame in syntax.frames:
@@ -193,9 +268,18 @@ def _tool_rows(syntax: ToolSyntax, with_reasoning: bool) -> Iterator[tuple[State
         here = (Ahead(((Lit(leftover),),)), Lit(leftover))
         yield State.TOOL_BETWEEN, here, Transition(State.TOOL_BETWEEN, (Do.STRAY,))
     if with_reasoning and syntax.ends_reasoning:
-        declared = Transition(State.TOOL_ARGS, (Do.OPEN_WRAPPER, Do.CALL), True, arguments)
-        for entry in syntax.entries:
-            yield State.REASONING, entry, declared
+        for pattern, transition in _calls(syntax.entries, syntax):
+            yield State.REASONING, pattern, replace(transition, declared=True)
         for wrapper in syntax.wrappers:
-            for inner in syntax.inner:
-                yield State.REASONING, (Lit(wrapper), Blanks(), *inner), declared
+            for pattern, transition in _calls(syntax.inner, syntax):
+                opened = (Lit(wrapper), Blanks(), *pattern)
+                yield State.REASONING, opened, replace(transition, do=(Do.OPEN_WRAPPER, Do.CALL), declared=True)
+
+
+def _calls(openers: Openers, syntax: ToolSyntax) -> Iterator[tuple[Pattern, Transition]]:
+    """The headers with a plain transition into their arguments."""
+    for opener in openers:
+        if not isinstance(opener, Opener):
+            opener = Opener(opener, syntax.arguments)
+        do = (Do.OPEN_WRAPPER, Do.CALL) if opener.wrapper else (Do.CALL,)
+        yield opener.pattern, Transition(State.TOOL_ARGS, do, arguments=opener.arguments, read_name=opener.read_name)

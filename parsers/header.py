@@ -130,7 +130,7 @@ class Until:
 
     def step(self, text: str, pos: int, captures: dict[str, str], final: bool) -> int:
         end = text.find(self.stop, pos)
-        inner = text[pos : end if end >= 0 else len(text)]
+        inner = text[pos:end] if end >= 0 else _without_beginning(text[pos:], self.stop)
         if len(inner) > self.limit or any(char in inner for char in self.forbidden):
             return NO
         if end < 0:
@@ -140,6 +140,14 @@ class Until:
 
     def translated(self, spell: Callable[[str], str]) -> Until:
         return Until(spell(self.stop), self.capture, self.forbidden, self.limit)
+
+
+def _without_beginning(text: str, stop: str) -> str:
+    """The text without a tail that may be a beginning of `stop`."""
+    for size in range(min(len(stop) - 1, len(text)), 0, -1):
+        if text.endswith(stop[:size]):
+            return text[:-size]
+    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from .format import Format
-from .header import BLANK_CHARS
+from .format import Format, MessageSyntax
+from .header import BLANK_CHARS, Attempt
 from .request import ChatOptions
 from .states import State
 
@@ -36,10 +36,12 @@ class Opening(NamedTuple):
 
 def opening(format: Format, options: ChatOptions, prompt_tail: str | None) -> Opening:
     """Decide it from the prompt's end, the request's switches, and the family's default."""
+    turn = _current_turn(prompt_tail or "", format.turns)
+    if format.messages is not None:
+        return _in_message(format.messages, turn)
     reasoning = format.reasoning
     if reasoning is None:
         return Opening(State.CONTENT)
-    turn = _current_turn(prompt_tail or "", format.turns)
     opened, open_end = _last(turn, reasoning.starts)
     closed, close_end = _last(turn, reasoning.ends)
     if opened < 0 and closed < 0:
@@ -53,6 +55,20 @@ def opening(format: Format, options: ChatOptions, prompt_tail: str | None) -> Op
     if opened > closed:
         return Opening(State.REASONING, at_marker=open_end == end)
     return Opening(State.CONTENT, reasoned=True, at_marker=close_end == end)
+
+
+def _in_message(messages: MessageSyntax, turn: str) -> Opening:
+    """Formats with message frames: the prompt ends inside a message, or where a header goes on."""
+    for start in range(len(turn) - 1, -1, -1):
+        for pattern in messages.headers:
+            attempt = Attempt(pattern)
+            end = attempt.step(turn, start, final=True)
+            if end >= 0:
+                if any(turn.find(spelling, end) >= 0 for spelling in messages.ends):
+                    return Opening(State.MESSAGE_HEADER)
+                header = messages.read(attempt.captures["header"])
+                return Opening(header.state, at_marker=not turn[end:].strip(BLANK_CHARS))
+    return Opening(State.MESSAGE_HEADER)
 
 
 def _current_turn(prompt: str, turns: Iterable[str]) -> str:

@@ -112,10 +112,24 @@ class CompiledFormat:
 
     Attributes:
         format: what it was compiled from.
+        scanners: the rows of each state.
+        after: the same once a reasoning block has ended.
+        starts: what may begin where a message starts, calls without a marker among it; or None.
         id_view: markers that are added tokens come as Deltas of their own.
     """
 
-    __slots__ = ("_by_symbol", "_data", "_special", "_symbol_of", "after", "format", "id_view", "markers", "scanners")
+    __slots__ = (
+        "_by_symbol",
+        "_data",
+        "_special",
+        "_symbol_of",
+        "after",
+        "format",
+        "id_view",
+        "markers",
+        "scanners",
+        "starts",
+    )
 
     def __init__(self, format: Format, tools: bool, added: frozenset[str] | None, special: frozenset[str]) -> None:
         self.format = format
@@ -130,10 +144,18 @@ class CompiledFormat:
         }
         self._data = {symbol: spelling for spelling, symbol in self._symbol_of.items()}
         self.scanners = self._compile(tools, reasoned=False)
+        starts = [row for row in self._rows(tools, False)[State.TOOL_BETWEEN] if row.transition.at_start]
+        self.starts = StateScanner((*starts, *self.scanners[State.CONTENT].rows), anchored=True) if starts else None
         interleaved = format.reasoning is not None and format.reasoning.interleaved
         self.after = self.scanners if interleaved else self._compile(tools, reasoned=True)
 
     def _compile(self, tools: bool, reasoned: bool) -> Mapping[State, StateScanner]:
+        rows = self._rows(tools, reasoned)
+        rows[State.CONTENT] = [row for row in rows[State.CONTENT] if not row.transition.at_start]
+        anchored = (State.TOOL_BETWEEN, State.MESSAGE_HEADER)
+        return {state: StateScanner(rows[state], anchored=state in anchored) for state in State}
+
+    def _rows(self, tools: bool, reasoned: bool) -> dict[State, list[Row]]:
         rows: dict[State, list[Row]] = {state: [] for state in State}
         for (state, pattern), transition in table(self.format, tools=tools, reasoned=reasoned).items():
             rows[state].append(Row(translate(pattern, self._spell), self._translated(transition)))
@@ -143,7 +165,7 @@ class CompiledFormat:
         # Just after a call (or between two) all that may follow content may follow as well.
         known = {row.pattern for row in rows[State.TOOL_BETWEEN]}
         rows[State.TOOL_BETWEEN] += [row for row in rows[State.CONTENT] if row.pattern not in known]
-        return {state: StateScanner(rows[state], anchored=state is State.TOOL_BETWEEN) for state in State}
+        return rows
 
     def _translated(self, transition: Transition) -> Transition:
         arguments = transition.arguments

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from .request import ToolDefinition
 
-__all__ = ["ANY_STRING", "ParameterType", "ToolIndex", "ToolTypes", "compile_tools", "convert"]
+__all__ = ["ANY_JSON", "ANY_STRING", "ParameterType", "ToolIndex", "ToolTypes", "compile_tools", "convert"]
 
 _DEPTH_LIMIT: Final = 64
 """Deepest schema and deepest Python literal that is read; requests are refused above it (DESIGN 8)."""
@@ -56,6 +56,8 @@ class ParameterType:
 
 
 ANY_STRING: Final = ParameterType()
+ANY_JSON: Final = ParameterType(_KINDS - {"string"})
+"""The format itself says that a value is JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,9 @@ class ToolIndex:
 
     def __contains__(self, name: object) -> bool:
         return name in self.tools
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tools)
 
     def of(self, name: str) -> ToolTypes:
         """Types of the tool called `name`; of an undeclared one, everything is a string."""

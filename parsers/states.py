@@ -6,17 +6,17 @@ the table means: this marker is plain text in this state. Only `engine.py` walks
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from .header import Pattern
 
 if TYPE_CHECKING:
     from .arguments import ArgumentSyntax
 
-__all__ = ["CLOSING", "LIMITS", "Do", "State", "Table", "Transition"]
+__all__ = ["CLOSING", "LIMITS", "Do", "MessageHeader", "NameReader", "State", "Table", "Transition"]
 
 
 class State(Enum):
@@ -46,6 +46,7 @@ class Do(Enum):
     CLOSE_CALL: the frame of one call inside the wrapper.
     CALL: a call begins; its header was the terminal.
     RECOVERED_WRAPPER: the call's wrapper is missing; a notice.
+    MESSAGE: the header of a message was read; its reader says what the message is.
     """
 
     REMOVE = "remove"
@@ -57,6 +58,23 @@ class Do(Enum):
     CLOSE_CALL = "close_call"
     CALL = "call"
     RECOVERED_WRAPPER = "recovered_wrapper"
+    MESSAGE = "message"
+
+
+class MessageHeader(NamedTuple):
+    """What a message's header says (formats with message frames).
+
+    Args:
+        state: CONTENT, REASONING, or TOOL_BETWEEN: the message is for nobody and dropped.
+        name: the function that the message calls, or "".
+    """
+
+    state: State
+    name: str = ""
+
+
+NameReader: TypeAlias = "Callable[[str, Iterable[str]], tuple[str, str]]"
+"""From a header's text and the declared names to name and id; an empty name: this is no call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +85,21 @@ class Transition:
         next: the state that follows.
         do: what happens, in order.
         declared: counts only if the captured (or later read) name is a declared tool.
-        arguments: how the call's arguments are written, where `do` has CALL.
+        arguments: how the call's arguments are written, where `do` has CALL, or MESSAGE may have one.
+        name_within: most characters within which the name must come; 0: the stream's own bound.
+        message: reads the captured `header` where `do` has MESSAGE.
+        read_name: makes name and id of the captured `header`, where they do not stand there as such.
+        at_start: tried only where a message starts, after reasoning, and after a call.
     """
 
     next: State
     do: tuple[Do, ...] = (Do.REMOVE,)
     declared: bool = False
     arguments: ArgumentSyntax | None = None
+    name_within: int = 0
+    message: Callable[[str], MessageHeader] | None = None
+    at_start: bool = False
+    read_name: NameReader | None = None
 
 
 CLOSING: Final = frozenset({Do.CLOSE_CALL, Do.CLOSE_WRAPPER})

@@ -12,7 +12,6 @@ from enum import Enum
 from typing import Protocol
 
 from ..events import NoticeCode
-from ..header import Pattern
 from ..schema import ToolIndex
 
 __all__ = ["ArgumentSyntax", "CallContext", "Decoder", "End"]
@@ -110,8 +109,4 @@ class ArgumentSyntax(Protocol):
 
     def translated(self, spell: Callable[[str], str]) -> ArgumentSyntax:
         """The same syntax with every literal respelled, as `header.translate` does."""
-        ...
-
-    def closers(self) -> tuple[Pattern, ...]:
-        """Patterns that end a call after which the engine goes on (for a broken call's rest)."""
         ...

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ..header import BLANK_CHARS, HEADER_LIMIT, Pattern
+from ..header import BLANK_CHARS, HEADER_LIMIT
 from .decoder import CallContext, End
 from .json_calls import JsonCallDecoder
 from .json_object import JsonArguments
@@ -102,6 +102,3 @@ class NamedObject:
 
     def translated(self, spell: Callable[[str], str]) -> NamedObject:
         return self
-
-    def closers(self) -> tuple[Pattern, ...]:
-        return ()

@@ -12,13 +12,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ..header import BLANK_CHARS, HEADER_LIMIT, Ahead, Blanks, Either, Lit, Pattern
+from ..header import BLANK_CHARS, HEADER_LIMIT, Ahead, Blanks, Either, Lit, Name
 from ..request import valid_name
 from .decoder import CallContext, End
 from .json_object import JsonArguments
 from .json_value import JsonValue
 
-__all__ = ["CALL_KEYS", "CALL_OBJECT_AHEAD", "JsonCall", "JsonCallDecoder", "call_object_ahead"]
+__all__ = [
+    "CALL_KEYS",
+    "CALL_OBJECT_AHEAD",
+    "JsonCall",
+    "JsonCallDecoder",
+    "KeyedCall",
+    "KeyedCallDecoder",
+    "call_object_ahead",
+    "keyed_ahead",
+]
 
 CALL_KEYS: Final = (
     "name", "arguments", "parameters", "args", "type", "function", "id", "tool_name", "tool_call_id",
@@ -211,5 +220,58 @@ class JsonCall:
     def translated(self, spell: Callable[[str], str]) -> JsonCall:
         return self
 
-    def closers(self) -> tuple[Pattern, ...]:
-        return ()
+
+def keyed_ahead() -> Ahead:
+    """Look-ahead: `{"NAME":`, the keyed form of a call; captures the name."""
+    return Ahead(((Lit("{"), Blanks(), Lit('"'), Name(), Lit('"'), Blanks(), Lit(":")),))
+
+
+class KeyedCallDecoder:
+    """Reads `{"NAME": {...}}`; see `Decoder`. The header has looked at the name."""
+
+    __slots__ = ("_arguments", "_at", "end", "id", "name")
+
+    def __init__(self, context: CallContext) -> None:
+        self.name = context.name
+        self.id = context.id
+        self.end: End | None = None
+        self._at = _OPEN
+        self._arguments = JsonArguments()
+
+    def feed(self, text: str, pos: int, out: list[str], final: bool, stopped: bool) -> int:
+        if self._at == _OPEN:
+            # The header has looked as far as the colon; a name may hold colons too, so look behind its quote.
+            quote = text.find('"', text.find('"', pos) + 1)
+            colon = text.find(":", quote) if quote >= 0 else -1
+            if colon < 0:
+                return pos
+            pos = colon + 1
+            self._at = _VALUE
+        if self._at == _VALUE:
+            pos = self._arguments.feed(text, pos, out)
+            if self._arguments.end is End.INVALID:
+                self.end = End.INVALID
+            if self._arguments.end is not End.COMPLETE:
+                return pos
+            self._at = _AFTER
+        while pos < len(text) and text[pos] in BLANK_CHARS:
+            pos += 1
+        if pos < len(text):
+            closed = text[pos] == "}"
+            self.end = End.COMPLETE if closed else End.UNCLOSED
+            pos += closed
+        return pos
+
+    def quick(self) -> Callable[[str], str | None] | None:
+        return self._arguments.quick() if self._at == _VALUE and self._arguments.end is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedCall:
+    """Syntax: one call object whose only key is the function's name."""
+
+    def decoder(self, context: CallContext) -> KeyedCallDecoder:
+        return KeyedCallDecoder(context)
+
+    def translated(self, spell: Callable[[str], str]) -> KeyedCall:
+        return self

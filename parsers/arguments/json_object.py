@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ..header import BLANK_CHARS, Pattern
+from ..header import BLANK_CHARS
 from .decoder import CallContext, End
 from .json_value import JsonValue
 
@@ -171,6 +171,3 @@ class JsonObject:
 
     def translated(self, spell: Callable[[str], str]) -> JsonObject:
         return self
-
-    def closers(self) -> tuple[Pattern, ...]:
-        return ()

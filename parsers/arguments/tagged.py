@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from json.encoder import encode_basestring
@@ -31,8 +31,9 @@ from ..header import (
     run,
     translate,
 )
-from ..schema import ANY_STRING, ParameterType, convert
+from ..schema import ANY_JSON, ANY_STRING, ParameterType, convert
 from .decoder import CallContext, End
+from .json_object import JsonArguments
 
 __all__ = ["Tagged", "TaggedDecoder"]
 
@@ -49,6 +50,10 @@ class Tagged:
         call_openers: beginnings of another call, which end an unclosed one; left to the engine.
         swallowed: spellings that may follow the end of a call without meaning anything.
         framed: one newline on each side of a value is framing, not data.
+        typed_by: a capture of `parameter` that says a value's type and overrules the schema, or "".
+        string_words: what it says for a string; anything else means JSON.
+        json_body: the body may be one JSON object in place of parameters.
+        skipped: what may stand between parameters without meaning anything (frames, text in brackets).
     """
 
     parameter: Pattern
@@ -58,6 +63,10 @@ class Tagged:
     call_openers: tuple[str, ...] = ()
     swallowed: tuple[str, ...] = ()
     framed: bool = False
+    typed_by: str = ""
+    string_words: tuple[str, ...] = ("true", "string")
+    json_body: bool = False
+    skipped: tuple[Pattern, ...] = ()
 
     def decoder(self, context: CallContext) -> TaggedDecoder:
         return TaggedDecoder(_compiled(self), context)
@@ -66,18 +75,16 @@ class Tagged:
         def every(literals: Iterable[str]) -> tuple[str, ...]:
             return tuple(spell(literal) for literal in literals)
 
-        return Tagged(
-            translate(self.parameter, spell),
-            every(self.value_closers),
-            every(self.call_closers),
-            every(self.wrapper_closers),
-            every(self.call_openers),
-            every(self.swallowed),
-            self.framed,
+        return replace(
+            self,
+            parameter=translate(self.parameter, spell),
+            value_closers=every(self.value_closers),
+            call_closers=every(self.call_closers),
+            wrapper_closers=every(self.wrapper_closers),
+            call_openers=every(self.call_openers),
+            swallowed=every(self.swallowed),
+            skipped=tuple(translate(pattern, spell) for pattern in self.skipped),
         )
-
-    def closers(self) -> tuple[Pattern, ...]:
-        return tuple((Lit(closer),) for closer in self.call_closers)
 
 
 class _Compiled:
@@ -104,10 +111,12 @@ class _Compiled:
         "parameter",
         "recovered_parameter",
         "stop",
+        "syntax",
         "value_rest",
     )
 
     def __init__(self, syntax: Tagged) -> None:
+        self.syntax = syntax
         self.framed = syntax.framed
         self.parameter = syntax.parameter
         self.openers = first_literals(syntax.parameter)
@@ -168,6 +177,7 @@ class TaggedDecoder:
 
     __slots__ = (
         "_at",
+        "_body",
         "_context",
         "_data",
         "_held",
@@ -189,6 +199,7 @@ class TaggedDecoder:
         self._context = context
         self._at = _At.BETWEEN
         self._junk = False
+        self._body: JsonArguments | None = None
         self._kind: ParameterType = ANY_STRING
         self._pieces: list[str] = []
         self._held = 0
@@ -207,6 +218,8 @@ class TaggedDecoder:
         return pos
 
     def quick(self) -> Callable[[str], str | None] | None:
+        if self._body is not None:
+            return self._body.quick()
         return self._quick if self._at is _At.STRING and not self._line_start else None
 
     def _quick(self, text: str) -> str | None:
@@ -220,12 +233,25 @@ class TaggedDecoder:
         if pos == len(text):
             return pos
         data = self._data
+        body = self._body
+        if body is None and text[pos] == "{" and data.syntax.json_body and not self._seen:
+            body = self._body = JsonArguments()
+        if body is not None and body.end is None:
+            pos = body.feed(text, pos, out)
+            if body.end is End.INVALID:
+                self.end = End.INVALID
+            return pos
         captures: dict[str, str] = {}
-        end = run(data.parameter, text, pos, captures, final)
+        end = run(data.parameter, text, pos, captures, final) if body is None else NO
         if end >= 0 and captures.get("key"):
-            self._open(captures["key"], out, pos)
+            self._open(captures, out, pos)
             return end
         undecided = end == MORE
+        for pattern in data.syntax.skipped:
+            end = run(pattern, text, pos, captures, final)
+            if end >= 0:
+                return end
+            undecided = undecided or end == MORE
         for literal, meaning in data.between:
             if text.startswith(literal, pos):
                 if meaning is _Between.OUTER:
@@ -244,15 +270,20 @@ class TaggedDecoder:
         return match.start() if match else len(text)
 
     def _complete(self, out: list[str]) -> None:
-        out.append("}" if self._seen else "{}")
+        if self._body is None:
+            out.append("}" if self._seen else "{}")
         self.end = End.COMPLETE
 
-    def _open(self, key: str, out: list[str], pos: int) -> None:
+    def _open(self, captures: dict[str, str], out: list[str], pos: int) -> None:
+        key = captures["key"]
         if key in self._seen:
             self._context.note("repeated_parameter", pos)
         out.append(f"{', ' if self._seen else '{'}{encode_basestring(key)}: ")
         self._seen.add(key)
         self._kind = self._context.tools.of(self.name or "").of(key)
+        word = captures.get(self._data.syntax.typed_by)
+        if word is not None:
+            self._kind = ANY_STRING if word in self._data.syntax.string_words else ANY_JSON
         self._line_start = False
         self._at = _At.FRESH
         if not self._data.framed:

@@ -1,7 +1,7 @@
-"""DeepSeek R1: `<think>` reasoning, and the fenced JSON calls of DeepSeek V3.
+"""DeepSeek before DSML: `<think>` reasoning, and calls between U+FF5C bars.
 
-Markers: the chat template of deepseek-ai/DeepSeek-R1-0528 (read 2026-11). All are added tokens; the
-bars are U+FF5C, the low blocks U+2581.
+Markers: the chat templates of deepseek-ai/DeepSeek-R1-0528, DeepSeek-V3-0324 and DeepSeek-V3.1 (read
+2026-11). All are added tokens; the bars are U+FF5C, the low blocks U+2581.
 """
 
 from __future__ import annotations
@@ -10,38 +10,73 @@ from typing import Final
 
 from ..arguments.json_object import JsonObject
 from ..format import Format, ReasoningSyntax, ToolSyntax
-from ..header import Blanks, Lit, Maybe, Name
+from ..header import Ahead, Blanks, Lit, Maybe, Name
 
-__all__ = ["DEEPSEEK_R1"]
+__all__ = ["DEEPSEEK_END", "DEEPSEEK_R1", "DEEPSEEK_TURNS", "DEEPSEEK_V3", "DEEPSEEK_V31"]
 
-_FENCE: Final = "```"
-_CALL_END: Final = "<｜tool▁call▁end｜>"
-_CALLS_END: Final = "<｜tool▁calls▁end｜>"
+DEEPSEEK_END: Final = ("<｜end▁of▁sentence｜>",)
+DEEPSEEK_TURNS: Final = ("<｜User｜>", "<｜Assistant｜>")
 
-_CALL: Final = (
-    Lit("<｜tool▁call▁begin｜>"),
+_BEGIN: Final = Lit("<｜tool▁call▁begin｜>")
+_SEP: Final = Lit("<｜tool▁sep｜>")
+
+# V3 and R1: function<sep>NAME, then fenced JSON. V3.1: NAME<sep>{json}. Models trained on the one
+# write the other at times (Rapid-MLX issue 795), so both headers are read in both families.
+_V3: Final = (_BEGIN, Blanks(), Lit("function"), Blanks(), _SEP, Blanks(), Name(), Blanks(), Lit("```json"))
+_V3_BARE: Final = (_BEGIN, Blanks(), Name(), Blanks(), Lit("```json"))
+_V31: Final = (
+    _BEGIN,
     Blanks(),
-    Maybe((Lit("function"), Blanks(), Lit("<｜tool▁sep｜>"), Blanks())),
     Name(),
     Blanks(),
-    Lit(_FENCE + "json"),
+    _SEP,
+    Blanks(),
+    Maybe((Lit("```json"),)),
+    Blanks(),
+    Ahead(((Lit("{"),),)),
 )
+
+_CALLS: Final = ToolSyntax(
+    arguments=JsonObject(),
+    wrappers=("<｜tool▁calls▁begin｜>",),
+    inner=(_V3, _V3_BARE, _V31),
+    bare=(_V3, _V3_BARE, _V31),
+    closers=((Lit("<｜tool▁calls▁end｜>"),),),
+    frames=((Lit("```"),), (Lit("<｜tool▁call▁end｜>"),)),
+    ends_reasoning=True,
+)
+
+_THINKING: Final = ("thinking", "enable_thinking")
 
 DEEPSEEK_R1: Final = Format(
     name="deepseek_r1",
     source="chat template of deepseek-ai/DeepSeek-R1-0528 (2026-11)",
     reasoning=ReasoningSyntax(starts=("<think>",), ends=("</think>",), opens_by_default=True, interleaved=True),
-    tools=ToolSyntax(
-        arguments=JsonObject(),
-        wrappers=("<｜tool▁calls▁begin｜>",),
-        inner=(_CALL,),
-        bare=(_CALL,),
-        closers=((Lit(_CALLS_END),),),
-        frames=((Lit(_FENCE),), (Lit(_CALL_END),)),
-        ends_reasoning=True,
-    ),
-    swallowed=("<｜end▁of▁sentence｜>",),
-    turns=("<｜User｜>", "<｜Assistant｜>"),
+    tools=_CALLS,
+    swallowed=DEEPSEEK_END,
+    turns=DEEPSEEK_TURNS,
     constraint="deepseek_v3",
     models=("DeepSeek-R1", "DeepSeek-R1-0528"),
+)
+
+DEEPSEEK_V3: Final = Format(
+    name="deepseek_v3",
+    source="chat template of deepseek-ai/DeepSeek-V3-0324 (2026-11)",
+    reasoning=ReasoningSyntax(starts=("<think>",), ends=("</think>",), interleaved=True, switches=_THINKING),
+    tools=_CALLS,
+    swallowed=DEEPSEEK_END,
+    turns=DEEPSEEK_TURNS,
+    constraint="deepseek_v3",
+    models=("DeepSeek-V3", "DeepSeek-V3-0324"),
+)
+
+DEEPSEEK_V31: Final = Format(
+    name="deepseek_v31",
+    source="chat template of deepseek-ai/DeepSeek-V3.1 (2026-11)",
+    reasoning=ReasoningSyntax(starts=("<think>",), ends=("</think>",), interleaved=True, switches=_THINKING),
+    tools=_CALLS,
+    swallowed=DEEPSEEK_END,
+    turns=DEEPSEEK_TURNS,
+    constraint="deepseek_v31",
+    models=("DeepSeek-V3.1",),
 )

@@ -11,25 +11,28 @@ from typing import Final
 
 from ..arguments.forced import FORCED_KEYS, NamedObject
 from ..arguments.json_calls import JsonCall, call_object_ahead
-from ..format import ToolSyntax
+from ..format import Opener, ToolSyntax
 from ..header import Ahead, Blanks, Lit
 
 __all__ = ["FORCED_NAMED", "FORCED_REQUIRED"]
 
 _OBJECT: Final = call_object_ahead(FORCED_KEYS)
+_ANY: Final = Ahead(((Lit("{"),),))
 _LIST: Final = (Lit("["), Blanks(), _OBJECT)
 _NEXT: Final = (Lit(","), Blanks(), _OBJECT)
 
 FORCED_REQUIRED: Final = ToolSyntax(
     arguments=JsonCall(),
-    entries=(_LIST, (_OBJECT,)),
+    unmarked=(_LIST, Opener((_OBJECT,), JsonCall(), wrapper=False)),
     inner=(_NEXT,),
     closers=((Lit("]"),),),
+    trusts_unmarked=True,
 )
 
 FORCED_NAMED: Final = ToolSyntax(
     arguments=NamedObject(),
-    entries=((Lit("["), Blanks(), Ahead(((Lit("{"),),))), (Ahead(((Lit("{"),),)),)),
-    inner=((Lit(","), Blanks(), Ahead(((Lit("{"),),))),),
+    unmarked=((Lit("["), Blanks(), _ANY), Opener((_ANY,), NamedObject(), wrapper=False)),
+    inner=((Lit(","), Blanks(), _ANY),),
     closers=((Lit("]"),),),
+    trusts_unmarked=True,
 )

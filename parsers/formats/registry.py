@@ -12,21 +12,69 @@ from ..format import Format, compose
 from ..request import ToolChoice
 from .forced import FORCED_NAMED, FORCED_REQUIRED
 
-__all__ = ["forced_form", "format_names", "load_format"]
+__all__ = ["format_names", "forced_form", "load_format", "reasoning_aliases", "tool_aliases"]
 
-_FORMATS: Final = {
-    "deepseek_r1": ("deepseek", "DEEPSEEK_R1"),
-    "hermes": ("hermes", "HERMES"),
-    "identity": ("identity", "IDENTITY"),
-    "qwen3": ("qwen", "QWEN3"),
-    "qwen3_coder": ("qwen", "QWEN3_CODER"),
+_MODULES: Final = {
+    "deepseek": ("deepseek_r1", "deepseek_v3", "deepseek_v31"),
+    "dsml": ("deepseek_v32", "deepseek_v4", "deepseek_v41", "gigachat35"),
+    "gemma": ("functiongemma", "gemma4"),
+    "glm": (
+        "glm45", "glm47", "hy_v3", "hy_v4", "iquest_q1", "k2_horizon", "ling3", "poolside_v1", "spark25", "telechat4",
+        "xing4",
+    ),
+    "harmony": ("gpt_oss",),
+    "hermes": ("hermes",),
+    "identity": ("identity",),
+    "json_lists": (
+        "apertus", "apriel", "apriel16", "cohere_command3", "cohere_command4", "firefunction", "granite",
+        "hunyuan_a13b", "jamba", "nemotron_nano_v2", "phi4_mini", "xlam",
+    ),
+    "json_tags": (
+        "ernie45", "exaone4", "gigachat3", "granite4", "granite_20b_fc", "internlm2", "longcat", "minimax_m1",
+        "trinity",
+    ),
+    "kimi": ("kimi_k2", "kimi_k3", "kimi_v1"),
+    "llama": ("llama3_json",),
+    "minimax": ("dots", "minicpm5", "minimax_m2", "step3"),
+    "mistral": ("mistral",),
+    "muse": ("muse",),
+    "python_calls": ("lfm2", "llama4_pythonic", "olmo3", "pythonic"),
+    "qwen": ("qwen3", "qwen3_coder"),
+    "qwen_kin": ("granite_thinking_parser", "mimo", "minicpmv", "nemotron_v3", "seed_oss", "step3p5", "step5"),
+    "small": ("functionary_v31", "functionary_v32", "granite_phrases", "holo2", "plamo3", "solar"),
+}  # fmt: skip
+"""Module of this package -> canonical names in it; the literal is the name in capitals."""
+
+_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
+
+_REASONING_ALIASES: Final = {
+    "granite": "granite_phrases",
+    "openai_gptoss": "gpt_oss",
 }
-"""Canonical name -> module of this package, and the literal in it."""
+_TOOL_ALIASES: Final = {
+    "openai": "gpt_oss",
+    "qwen3_xml": "qwen3_coder",
+    "qwen3_json": "hermes",
+    "internlm": "internlm2",
+    "phi4_mini_json": "phi4_mini",
+    "granite-20b-fc": "granite_20b_fc",
+    "llama4_json": "llama3_json",
+}
 
 
 def format_names() -> tuple[str, ...]:
     """The canonical names, sorted."""
-    return tuple(sorted(_FORMATS))
+    return tuple(sorted(_MODULE_OF))
+
+
+def reasoning_aliases() -> dict[str, str]:
+    """Other names of reasoning formats (the left part of a composition) -> canonical name."""
+    return dict(_REASONING_ALIASES)
+
+
+def tool_aliases() -> dict[str, str]:
+    """Other names of tool formats (the right part, or a bare name) -> canonical name."""
+    return dict(_TOOL_ALIASES)
 
 
 @lru_cache(maxsize=1024)
@@ -38,12 +86,13 @@ def load_format(name: str) -> Format:
     """
     reasoning, plus, tools = name.partition("+")
     if plus and "+" not in tools:
-        return compose(load_format(reasoning), load_format(tools))
-    if name not in _FORMATS:
+        left = load_format(_REASONING_ALIASES.get(reasoning, reasoning))
+        return compose(left, load_format(_TOOL_ALIASES.get(tools, tools)))
+    canonical = name if name in _MODULE_OF else _TOOL_ALIASES.get(name) or _REASONING_ALIASES.get(name, "")
+    if not canonical:
         known = ", ".join(format_names())
         raise RequestError("format", repr(name[:80]), f"{known}; or REASONING+TOOLS of two of them")
-    module, literal = _FORMATS[name]
-    loaded: Format = getattr(import_module(f".{module}", __package__), literal)
+    loaded: Format = getattr(import_module(f".{_MODULE_OF[canonical]}", __package__), canonical.upper())
     return loaded
 
 

@@ -107,7 +107,7 @@ class ChatStream:
     __slots__ = (
         "_call_count", "_channel", "_choice", "_complete_calls", "_content", "_engine", "_extras", "_fast_call_count",
         "_fed", "_finished", "_first", "_format", "_held_reasoning", "_held_size", "_index", "_ledger", "_mode",
-        "_options", "_quick", "_reasoning", "_search", "_slow_count", "_tail",
+        "_options", "_prepend", "_quick", "_reasoning", "_search", "_slow_count", "_tail",
     )  # fmt: skip
 
     def __init__(
@@ -144,6 +144,8 @@ class ChatStream:
         self._content = _Channel()
         self._reasoning = _Channel()
         self._content.touched = start.at_marker
+        prompted = (prompt_tail or format.prepend).rstrip(BLANK_CHARS).endswith(format.prepend)
+        self._prepend = format.prepend if prompted else ""
         self._ledger = TokenLedger(options.return_token_ids)
         self._fed = 0  # characters of the model's text
         self._slow_count = 0
@@ -337,6 +339,9 @@ class ChatStream:
         channel.sent = True
         channel.touched = False
         if channel is self._content:
+            if self._prepend:
+                text = self._prepend + text
+                self._prepend = ""
             draft.add_content(text, taken)
             draft.add_ids(self._ledger.ids_before(end))
             return

@@ -126,6 +126,7 @@ class Format:
         messages: frames around messages, None where there are none.
         swallowed: end-of-turn spellings and frames that belong to no field (PROTOCOL 3).
         turns: spellings that begin a turn in the rendered prompt (PROTOCOL 4).
+        prepend: text that content begins with, where it begins with text at all.
         constraint: name of the builder in `constraint.py`, "" where there is none.
         models: models known to write it, for people.
     """
@@ -137,6 +138,7 @@ class Format:
     messages: MessageSyntax | None = None
     swallowed: tuple[str, ...] = ()
     turns: tuple[str, ...] = ()
+    prepend: str = ""
     constraint: str = ""
     models: tuple[str, ...] = ()
 
@@ -187,11 +189,22 @@ def table(format: Format, *, tools: bool = True, reasoned: bool = False) -> Tabl
             raise FormatDefinitionError(f"{where}: matches nothing at all")
         if rows.setdefault((state, pattern), transition) != transition:
             raise FormatDefinitionError(f"{where}: two transitions")
-    # A spelling that also means something where it stands means that.
-    for spelling in format.swallowed:
-        for state in (State.CONTENT, State.REASONING, State.TOOL_BETWEEN):
-            rows.setdefault((state, (Lit(spelling),)), Transition(state))
+    # A spelling that also means something where it stands means that; else it is removed.
+    for state, spelling, transition in _removed(format):
+        rows.setdefault((state, (Lit(spelling),)), transition)
     return rows
+
+
+def _removed(format: Format) -> Iterator[tuple[State, str, Transition]]:
+    """Spellings that belong to no field: stray ends of reasoning, ends of turn."""
+    reasoning = format.reasoning
+    if reasoning is not None and reasoning.interleaved:
+        for state in (State.CONTENT, State.TOOL_BETWEEN):
+            for end in reasoning.ends:
+                yield state, end, Transition(state, (Do.STRAY,))
+    for state in (State.CONTENT, State.REASONING, State.TOOL_BETWEEN):
+        for spelling in format.swallowed:
+            yield state, spelling, Transition(state)
 
 
 def _rows(format: Format, tools: bool, reasoned: bool) -> Iterator[tuple[State, Pattern, Transition]]:
@@ -206,10 +219,6 @@ def _rows(format: Format, tools: bool, reasoned: bool) -> Iterator[tuple[State, 
             for state in (State.CONTENT, State.TOOL_BETWEEN):
                 for start in reasoning.starts:
                     yield state, (Lit(start),), opens
-        if reasoning.interleaved:
-            for end in reasoning.ends:
-                yield State.CONTENT, (Lit(end),), Transition(State.CONTENT, (Do.STRAY,))
-                yield State.TOOL_BETWEEN, (Lit(end),), Transition(State.TOOL_BETWEEN, (Do.STRAY,))
     if format.messages is not None:
         arguments = format.tools.arguments if tools and format.tools is not None else None
         yield from _message_rows(format.messages, arguments)

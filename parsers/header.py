@@ -26,6 +26,7 @@ __all__ = [
     "Either",
     "Item",
     "Lit",
+    "Mark",
     "Maybe",
     "Name",
     "Pattern",
@@ -179,6 +180,21 @@ class Either:
 
     def translated(self, spell: Callable[[str], str]) -> Either:
         return Either(tuple(translate(option, spell) for option in self.options))
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Nothing of the text: only a capture, which says which alternative this is."""
+
+    capture: str
+    value: str
+
+    def step(self, text: str, pos: int, captures: dict[str, str], final: bool) -> int:
+        captures[self.capture] = self.value
+        return pos
+
+    def translated(self, spell: Callable[[str], str]) -> Mark:
+        return self
 
 
 @dataclass(frozen=True, slots=True)

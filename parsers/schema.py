@@ -17,7 +17,17 @@ from typing import Any, Final
 
 from .request import ToolDefinition
 
-__all__ = ["ANY_JSON", "ANY_STRING", "ParameterType", "ToolIndex", "ToolTypes", "compile_tools", "convert"]
+__all__ = [
+    "ANY_JSON",
+    "ANY_STRING",
+    "ParameterType",
+    "ToolIndex",
+    "ToolTypes",
+    "compile_tools",
+    "convert",
+    "kinds_of",
+    "member_schema",
+]
 
 _DEPTH_LIMIT: Final = 64
 """Deepest schema and deepest Python literal that is read; requests are refused above it (DESIGN 8)."""
@@ -67,10 +77,12 @@ class ToolTypes:
     Args:
         parameters: declared parameters; their order is the schema's.
         extra: the type of parameters that are not declared.
+        schema: the tool's schema, for values that nest.
     """
 
     parameters: Mapping[str, ParameterType] = field(default_factory=dict)
     extra: ParameterType = ANY_STRING
+    schema: Any = None
 
     def of(self, name: str) -> ParameterType:
         """The type of the parameter called `name`."""
@@ -119,17 +131,33 @@ def _tool_types(schema: Any) -> ToolTypes:
         properties = branch.get("properties")
         if isinstance(properties, Mapping):
             for name, member in properties.items():
-                kinds = _kinds(member, schema)
+                kinds = kinds_of(member, schema)
                 if name in parameters:
                     kinds |= parameters[name].kinds
                 parameters[name] = ParameterType(kinds)
         additional = branch.get("additionalProperties")
         if isinstance(additional, Mapping):
-            extra = ParameterType(_kinds(additional, schema))
-    return ToolTypes(parameters, extra)
+            extra = ParameterType(kinds_of(additional, schema))
+    return ToolTypes(parameters, extra, schema)
 
 
-def _kinds(schema: Any, root: Any) -> frozenset[str]:
+def member_schema(schema: Any, name: str | None, root: Any) -> Any:
+    """The schema of the member called `name` of an object, or (None) of an array's items; {} if undeclared."""
+    for branch in _branches(schema, root, 0):
+        if name is None:
+            if "items" in branch:
+                return branch["items"]
+            continue
+        properties = branch.get("properties")
+        if isinstance(properties, Mapping) and name in properties:
+            return properties[name]
+        if isinstance(branch.get("additionalProperties"), Mapping):
+            return branch["additionalProperties"]
+    return {}
+
+
+def kinds_of(schema: Any, root: Any) -> frozenset[str]:
+    """The JSON types that a schema admits; empty where it names none."""
     found: set[str] = set()
     for branch in _branches(schema, root, 0):
         declared = branch.get("type")

@@ -227,22 +227,27 @@ class TaggedDecoder:
 
     # `_between` and `_value` return where to go on, or -(pos + 1) to hold from `pos`.
 
+    def _read_body(self, text: str, pos: int, out: list[str]) -> int:
+        """The whole body is one JSON object; after it the closers follow as after parameters."""
+        assert self._body is not None
+        pos = self._body.feed(text, pos, out)
+        if self._body.end is End.INVALID:
+            self.end = End.INVALID
+        return pos
+
     def _between(self, text: str, pos: int, out: list[str], final: bool) -> int:
+        if self._body is not None and self._body.end is None:
+            return self._read_body(text, pos, out)
         while pos < len(text) and text[pos] in BLANK_CHARS:
             pos += 1
         if pos == len(text):
             return pos
         data = self._data
-        body = self._body
-        if body is None and text[pos] == "{" and data.syntax.json_body and not self._seen:
-            body = self._body = JsonArguments()
-        if body is not None and body.end is None:
-            pos = body.feed(text, pos, out)
-            if body.end is End.INVALID:
-                self.end = End.INVALID
-            return pos
+        if self._body is None and text[pos] == "{" and data.syntax.json_body and not self._seen:
+            self._body = JsonArguments()
+            return self._read_body(text, pos, out)
         captures: dict[str, str] = {}
-        end = run(data.parameter, text, pos, captures, final) if body is None else NO
+        end = run(data.parameter, text, pos, captures, final) if self._body is None else NO
         if end >= 0 and captures.get("key"):
             self._open(captures, out, pos)
             return end

@@ -11,11 +11,12 @@ import re
 from typing import Final
 
 from ..arguments.json_object import JsonObject
+from ..arguments.tagged import Tagged
 from ..format import Format, MessageSyntax, ToolSyntax
-from ..header import Blanks, Either, Lit, Until
+from ..header import Ahead, Blanks, Either, Lit, Until
 from ..states import MessageHeader, State
 
-__all__ = ["GPT_OSS", "read_harmony_header"]
+__all__ = ["BEAM", "GPT_OSS", "read_harmony_header"]
 
 _recipient: Final = re.compile(r"\bto=([A-Za-z0-9_.:/-]{1,128})").search
 _channel: Final = re.compile(r"<\|channel\|>\s*([a-z]*)").search
@@ -40,18 +41,39 @@ def read_harmony_header(header: str) -> MessageHeader:
 
 _BODY: Final = Until("<|message|>", "header", forbidden="", limit=400)
 
+_MESSAGES: Final = MessageSyntax(
+    headers=((Either(((Lit("<|start|>"),), (Lit("<|channel|>"),))), _BODY),),
+    continued=((Blanks(), Ahead(((Lit("to="),), (Lit("<|start|>"),), (Lit("<|channel|>"),))), _BODY),),
+    ends=("<|end|>", "<|return|>", "<|call|>"),
+    read=read_harmony_header,
+)
+
 GPT_OSS: Final = Format(
     name="gpt_oss",
     source="openai/harmony docs/format.md (2026-11)",
-    messages=MessageSyntax(
-        headers=((Either(((Lit("<|start|>"),), (Lit("<|channel|>"),))), _BODY),),
-        continued=((Blanks(), Either(((Lit("to="),), (Lit("<|start|>"),), (Lit("<|channel|>"),))), _BODY),),
-        ends=("<|end|>", "<|return|>", "<|call|>"),
-        read=read_harmony_header,
-    ),
+    messages=_MESSAGES,
     tools=ToolSyntax(arguments=JsonObject()),
     swallowed=("<|constrain|>",),
     turns=("<|start|>",),
     constraint="harmony",
     models=("gpt-oss-20b", "gpt-oss-120b"),
+)
+
+# The same frames around tagged parameters.
+BEAM: Final = Format(
+    name="beam",
+    source="FORMATS 5: Beam as SGLang 0.5.23 reads it",
+    messages=_MESSAGES,
+    tools=ToolSyntax(
+        arguments=Tagged(
+            parameter=(Lit('<rfl:parameter name="'), Until('"', "key"), Blanks(), Lit(">")),
+            value_closers=("</rfl:parameter>",),
+            call_closers=("<|call|>",),
+            call_openers=("<|start|>", "<|end|>", "<|return|>"),
+            framed=True,
+        ),
+    ),
+    swallowed=("<|constrain|>",),
+    turns=("<|start|>",),
+    models=("Beam",),
 )

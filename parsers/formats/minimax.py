@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..arguments.nested import NestedElements
 from ..arguments.tagged import Tagged
 from ..format import Format, ReasoningSyntax, ToolSyntax
 from ..header import Blanks, Either, Lit, Maybe, Name, Pattern, Until
 
-__all__ = ["ATEM", "DOTS", "MINICPM5", "MINIMAX_M2", "STEP3", "invokes"]
+__all__ = ["ATEM", "DOTS", "MINICPM5", "MINIMAX_M2", "MINIMAX_M2_APPEND_THINK", "MINIMAX_M3", "STEP3", "invokes"]
 
 _ENDS: Final = ("[e~[",)
 
@@ -68,6 +69,47 @@ MINIMAX_M2: Final = Format(
     turns=("]~b]",),
     constraint="minimax",
     models=("MiniMax-M2", "MiniMax-M2.1"),
+)
+
+# vLLM's mode of that name leaves the reasoning in the content and puts the missing `<think>` before it.
+MINIMAX_M2_APPEND_THINK: Final = Format(
+    name="minimax_m2_append_think",
+    source="vLLM 0.33: the reasoning parser of that name (FORMATS 3)",
+    tools=_CALLS,
+    swallowed=_ENDS,
+    turns=("]~b]",),
+    prepend="<think>",
+    constraint="minimax",
+    models=("MiniMax-M2",),
+)
+
+_M3: Final = "]<]minimax[>["
+_M3_INVOKE: Final = (
+    Lit(f"{_M3}"),
+    Blanks(),
+    Lit("<invoke name="),
+    Either(((Lit('"'), Name(), Lit('"')), (Lit("'"), Name(), Lit("'")))),
+    Blanks(),
+    Lit(">"),
+)
+
+MINIMAX_M3: Final = Format(
+    name="minimax_m3",
+    source="FORMATS 3 and 5: MiniMax M3 as vLLM 0.33 and SGLang 0.5.23 read it",
+    reasoning=ReasoningSyntax(
+        starts=("<mm:think>",), ends=("</mm:think>",), interleaved=True, switches=("thinking_mode",)
+    ),
+    tools=ToolSyntax(
+        arguments=NestedElements(_M3, "invoke"),
+        entries=((Lit(_M3), Blanks(), Lit("<tool_call>"), Blanks(), *_M3_INVOKE),),
+        inner=(_M3_INVOKE,),
+        closers=((Lit(_M3), Blanks(), Lit("</tool_call>")),),
+        empty=(),
+        ends_reasoning=True,
+    ),
+    swallowed=_ENDS,
+    turns=("]~b]",),
+    models=("MiniMax-M3",),
 )
 
 _DOTS_WRAPPER: Final = ("<dots_function_call>", "</dots_function_call>")

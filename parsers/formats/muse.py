@@ -9,13 +9,13 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from ..arguments.json_calls import JsonCall
-from ..format import Format, MessageSyntax, ToolSyntax
-from ..header import Blanks, Either, Lit, Until
+from ..arguments.json_calls import CALL_OBJECT_AHEAD, JsonCall
+from ..format import Format, MessageSyntax, ReasoningSyntax, ToolSyntax
+from ..header import Ahead, Blanks, Lit, Until
 from ..states import MessageHeader, State
 from .minimax import ATEM
 
-__all__ = ["INKLING", "MUSE", "read_inkling_header", "read_muse_header"]
+__all__ = ["INKLING", "MUSE", "read_muse_header"]
 
 _recipient: Final = re.compile(r"\bto=([A-Za-z0-9_.:/-]{1,128})").search
 
@@ -39,7 +39,7 @@ MUSE: Final = Format(
     source="FORMATS 3 and 5: Muse as vLLM 0.33 and SGLang 0.5.23 read it",
     messages=MessageSyntax(
         headers=((Lit("<|start|>"), _BODY),),
-        continued=((Blanks(), Either(((Lit("to="),), (Lit("<|start|>"),), (Lit("<|message|>"),))), _BODY),),
+        continued=((Blanks(), Ahead(((Lit("to="),), (Lit("<|start|>"),), (Lit("<|message|>"),))), _BODY),),
         ends=("<|eom|>", "<|eot|>"),
         read=read_muse_header,
     ),
@@ -58,19 +58,24 @@ MUSE: Final = Format(
 )
 
 
-def read_inkling_header(header: str) -> MessageHeader:
-    """The block's type decides; see `INKLING`."""
-    if header.endswith("thinking"):
-        return MessageHeader(State.REASONING)
-    return MessageHeader(State.CONTENT)
-
-
+# Blocks of one type each. A block's label (the text before its type) is part of its header.
 INKLING: Final = Format(
     name="inkling",
     source="FORMATS 3 and 5: Inkling as vLLM 0.33 and SGLang 0.5.23 read it",
-    messages=None,
+    reasoning=ReasoningSyntax(starts=("<|content_thinking|>",), ends=("<|end_message|>",), interleaved=True),
     tools=ToolSyntax(
         arguments=JsonCall(),
+        entries=(
+            (Lit("<|message_model|>"), Until("<|content_invoke_tool_json|>", "label"), Blanks(), CALL_OBJECT_AHEAD),
+            (Lit("<|content_invoke_tool_json|>"), Blanks(), CALL_OBJECT_AHEAD),
+        ),
+        closers=((Lit("<|end_message|>"),),),
+        leftovers=("}",),
+    ),
+    swallowed=(
+        "<|message_model|>",
+        "<|content_text|>",
+        "<|content_model_end_sampling|>",
     ),
     turns=("<|message_user|>", "<|message_model|>"),
     models=("Inkling",),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.serving import ReplayServer, Set, replay_server
+from support.serving import TIGHT_IDLE_S, TIGHT_STREAMS, ReplayServer, Set, replay_server
 
 
 @pytest.fixture(scope="session")
@@ -17,9 +17,9 @@ def replay(
     """All models around a replayed LLM, three times.
 
     Names without a suffix: Qwen3's tokenizer. `_deepseek`: DeepSeek's. `_tight`: an ensemble and a `chat_direct` over
-    the first one's LLM with room for two streams and short idle limits.
+    the first one's LLM with room for few streams and short idle limits.
     """
-    tight = {"max_streams": "2", "idle_ttl_s": "1", "first_token_ttl_s": "3"}
+    tight = {"max_streams": str(TIGHT_STREAMS), "idle_ttl_s": str(TIGHT_IDLE_S), "first_token_ttl_s": "3"}
     sets = (
         Set(qwen3_tokenizer),
         Set(
@@ -31,7 +31,7 @@ def replay(
             qwen3_tokenizer,
             "_tight",
             models=("chat", "chat_direct", "preprocess", "postprocess"),
-            settings={"postprocess": tight, "chat_direct": {"max_streams": "2"}},
+            settings={"postprocess": tight, "chat_direct": {"max_streams": str(TIGHT_STREAMS)}},
             llm="llm",
         ),
     )

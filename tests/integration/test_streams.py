@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.serving import ReplayServer, eventually
+from support.serving import ReplayServer
 from support.talking import ask_all, collect, talk
 from support.vectors import cases, chat_body, difference, replay_body
 from tristream.backend.detokenizer import Vocabulary, load_vocabulary
@@ -148,4 +148,4 @@ def test_options_of_any_size_arrive_once(model: str, replay: ReplayServer) -> No
 
 def test_no_stream_is_left_behind(replay: ReplayServer) -> None:
     for model in ("postprocess", "chat_direct", "postprocess_deepseek", "chat_direct_deepseek"):
-        eventually(lambda model=model: replay.live(model), lambda live: live == 0)  # type: ignore[misc]
+        replay.wait_empty(model)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
 
-from support.serving import TIGHT_IDLE_S, TIGHT_STREAMS, ReplayServer, Set, replay_server
+from support.serving import TIGHT_CONTEXT, TIGHT_IDLE_S, TIGHT_STREAMS, ReplayServer, Set, replay_server
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +21,7 @@ def replay(
     the first one's LLM with room for few streams and short idle limits.
     """
     tight = {"max_streams": str(TIGHT_STREAMS), "idle_ttl_s": str(TIGHT_IDLE_S), "first_token_ttl_s": "3"}
+    context = {"max_context": str(TIGHT_CONTEXT)}
     sets = (
         Set(qwen3_tokenizer),
         Set(
@@ -31,9 +33,21 @@ def replay(
             qwen3_tokenizer,
             "_tight",
             models=("chat", "chat_direct", "preprocess", "postprocess"),
-            settings={"postprocess": tight, "chat_direct": {"max_streams": str(TIGHT_STREAMS)}},
+            settings={
+                "preprocess": context,
+                "postprocess": tight,
+                "chat_direct": {**context, "max_streams": str(TIGHT_STREAMS)},
+            },
             llm="llm",
         ),
     )
     with replay_server(tmp_path_factory.mktemp("replay"), sets) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def qwen3_hello(qwen3_tokenizer: Path) -> list[int]:
+    """Token ids of an answer with reasoning that must stay hidden, and "Hello"."""
+    tokenizer = Tokenizer.from_file(str(qwen3_tokenizer / "tokenizer.json"))
+    ids: list[int] = tokenizer.encode("<think>\nhidden\n</think>\n\nHello", add_special_tokens=False).ids
+    return ids

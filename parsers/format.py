@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from .arguments import ArgumentSyntax
 from .errors import FormatDefinitionError
-from .header import Ahead, Attempt, Blanks, Lit, Pattern, first_literals
+from .header import Attempt, Blanks, Lit, Pattern, first_literals, here
 from .states import Do, State, Table, Transition
 
 __all__ = ["Format", "IdStyle", "ReasoningSyntax", "ToolSyntax", "compose", "table"]
@@ -52,7 +52,7 @@ class ToolSyntax:
         bare: call headers without their wrapper; count only with a declared name.
         closers: what closes a call's frame or the wrapper, after the arguments.
         frames: spellings around a call inside the wrapper, after its arguments: swallowed.
-        leftovers: spellings dropped with a notice between the arguments and the closer.
+        leftovers: spellings dropped with a notice right after the arguments.
         empty: an opener and its own closer with nothing between: removed.
         ends_reasoning: an opener with a plausible header and a declared name ends the reasoning.
         ids: the shape of derived call ids.
@@ -189,9 +189,7 @@ def _tool_rows(syntax: ToolSyntax, with_reasoning: bool) -> Iterator[tuple[State
     for frame in syntax.frames:
         yield State.TOOL_BETWEEN, frame, Transition(State.TOOL_BETWEEN, (Do.REMOVE, Do.CLOSE_CALL))
     for leftover in syntax.leftovers:
-        # Behind a look-ahead it is no literal to search for: it counts right after the call, not in text.
-        here = (Ahead(((Lit(leftover),),)), Lit(leftover))
-        yield State.TOOL_BETWEEN, here, Transition(State.TOOL_BETWEEN, (Do.STRAY,))
+        yield State.TOOL_BETWEEN, here(leftover), Transition(State.TOOL_BETWEEN, (Do.STRAY,))
     if with_reasoning and syntax.ends_reasoning:
         declared = Transition(State.TOOL_ARGS, (Do.OPEN_WRAPPER, Do.CALL), True, arguments)
         for entry in syntax.entries:

@@ -198,7 +198,7 @@ class TaggedDecoder:
     def feed(self, text: str, pos: int, out: list[str], final: bool, stopped: bool) -> int:
         while self.end is None and pos < len(text):
             if self._at is _At.BETWEEN:
-                following = self._between(text, pos, out, final)
+                following = self._between(text, pos, out)
             else:
                 following = self._value(text, pos, out, final, stopped)
             if following < 0:
@@ -214,14 +214,14 @@ class TaggedDecoder:
 
     # `_between` and `_value` return where to go on, or -(pos + 1) to hold from `pos`.
 
-    def _between(self, text: str, pos: int, out: list[str], final: bool) -> int:
+    def _between(self, text: str, pos: int, out: list[str]) -> int:
         while pos < len(text) and text[pos] in BLANK_CHARS:
             pos += 1
         if pos == len(text):
             return pos
         data = self._data
         captures: dict[str, str] = {}
-        end = run(data.parameter, text, pos, captures, final)
+        end = run(data.parameter, text, pos, captures, False)
         if end >= 0 and captures.get("key"):
             self._open(captures["key"], out, pos)
             return end
@@ -233,9 +233,9 @@ class TaggedDecoder:
                 if meaning is not _Between.SKIP:
                     self._complete(out)
                 return pos if meaning is _Between.OUTER else pos + len(literal)
-            undecided = undecided or (not final and _begins(literal, text, pos))
+            undecided = undecided or _begins(literal, text, pos)
         if undecided:
-            return -pos - 1
+            return -pos - 1  # at the end of the output it is a beginning still, and no fault
         # Text where only parameters belong: nothing of it can be an argument.
         if not self._junk:
             self._junk = True  # one notice a call: how much of it comes at once must not count

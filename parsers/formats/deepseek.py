@@ -10,7 +10,7 @@ from typing import Final
 
 from ..arguments.json_object import JsonObject
 from ..format import Format, ReasoningSyntax, ToolSyntax
-from ..header import Blanks, Lit, Maybe, Name
+from ..header import Blanks, Lit, Maybe, Name, here
 
 __all__ = ["DEEPSEEK_R1"]
 
@@ -37,7 +37,7 @@ DEEPSEEK_R1: Final = Format(
         inner=(_CALL,),
         bare=(_CALL,),
         closers=((Lit(_CALLS_END),),),
-        frames=((Lit(_FENCE),), (Lit(_CALL_END),)),
+        frames=(here(_FENCE), (Lit(_CALL_END),)),
         ends_reasoning=True,
     ),
     swallowed=("<｜end▁of▁sentence｜>",),

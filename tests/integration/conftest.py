@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -46,8 +46,18 @@ def replay(
 
 
 @pytest.fixture(scope="session")
-def qwen3_hello(qwen3_tokenizer: Path) -> list[int]:
-    """Token ids of an answer with reasoning that must stay hidden, and "Hello"."""
+def qwen3_ids(qwen3_tokenizer: Path) -> Callable[[str], list[int]]:
+    """Text -> token ids."""
     tokenizer = Tokenizer.from_file(str(qwen3_tokenizer / "tokenizer.json"))
-    ids: list[int] = tokenizer.encode("<think>\nhidden\n</think>\n\nHello", add_special_tokens=False).ids
-    return ids
+
+    def encode(text: str) -> list[int]:
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    return encode
+
+
+@pytest.fixture(scope="session")
+def qwen3_hello(qwen3_ids: Callable[[str], list[int]]) -> list[int]:
+    """Token ids of an answer with reasoning that must stay hidden, and "Hello"."""
+    return qwen3_ids("<think>\nhidden\n</think>\n\nHello")

@@ -25,6 +25,7 @@ from tristream.backend.deploy.repository import write_repository
 from tristream.backend.deploy.server import TritonServer
 
 __all__ = [
+    "START_S",
     "TIGHT_CONTEXT",
     "TIGHT_IDLE_S",
     "TIGHT_STREAMS",

@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from tristream.parsers.errors import RequestError, TristreamError
+from tristream.parsers.errors import TristreamError
 
-from .errors import BUSY_PREFIX, UnavailableError
 from .prompt import Prompt
+from .refusals import LlmUnavailableError
 
-__all__ = ["LlmCall", "LlmClient", "LlmLostError", "LlmStep", "LlmUnavailableError", "refusal"]
+__all__ = ["LlmCall", "LlmClient", "LlmLostError", "LlmStep"]
 
 CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),
@@ -34,15 +34,6 @@ CHANNEL_OPTIONS: Final = (
     # a proxy of the environment is for the way out, not for the LLM next door
     ("grpc.enable_http_proxy", 0),
 )
-
-MAX_ERROR_CHARS: Final = 500
-
-
-class LlmUnavailableError(UnavailableError):
-    """The LLM cannot be reached, or has not begun in time; nothing of the answer was sent."""
-
-    def __init__(self, text: str) -> None:
-        TristreamError.__init__(self, text)
 
 
 class LlmLostError(TristreamError):
@@ -210,20 +201,3 @@ def _read_step(response: Any) -> LlmStep:
     meta = raw.get("meta", b"")
     token_ids = list(struct.unpack(f"<{len(ids) // 4}i", ids))
     return LlmStep(token_ids, meta[4:].decode("utf-8", "replace"))
-
-
-def refusal(error: LlmLostError) -> Exception:
-    """What the client is told where the LLM ended a request before it sent anything.
-
-    The LLM's own refusals (a constraint that does not compile, a full queue) go on as they are; Triton's stream carries
-    their text and not their code, so the text decides. Of anything else only the first line: a traceback stays here.
-    """
-    text = str(error).partition("\n")[0][:MAX_ERROR_CHARS]
-    start = text.find(BUSY_PREFIX)
-    if start >= 0:
-        return LlmUnavailableError(text[start:])
-    field, colon, rest = text.partition(": found ")
-    found, allowed_word, allowed = rest.partition("; allowed: ")
-    if colon and allowed_word:
-        return RequestError(field.rpartition(" ")[2], found, allowed)
-    return LlmUnavailableError(f"the LLM failed before its first token: {text}")

@@ -144,6 +144,11 @@ class Stream:
             self._end_if_last(step, deltas)
         return deltas
 
+    @property
+    def refused(self) -> bool:
+        """The LLM ended with an error before its first token: the request can still be answered with one."""
+        return bool(self.error) and not any(choice.received for choice in self._choices.values())
+
     def _choice(self, index: int) -> _Choice | None:
         choice = self._choices.get(index)
         if choice is None and 0 <= index < self._number:

@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import grpc
 from tritonclient.grpc import service_pb2_grpc
@@ -18,15 +18,9 @@ from .errors import ChatError
 from .policy import NEVER, Deadlines, Expiry, Retries
 from .session import Session, fold_choices
 from .stream import DRAIN_S
-from .wire import DEFAULT_URL, Endpoint, ready_request
+from .wire import DEFAULT_URL, Endpoint, live_request, ready_request
 
 __all__ = ["ChatClient", "DeltaStream"]
-
-_DECIDED: Final = (
-    grpc.ChannelConnectivity.READY,
-    grpc.ChannelConnectivity.TRANSIENT_FAILURE,
-    grpc.ChannelConnectivity.SHUTDOWN,
-)
 
 
 class DeltaStream(Iterator[MessageDelta]):
@@ -262,7 +256,8 @@ class ChatClient:
     def wait_connected(self, wake: threading.Event, timeout: float | None) -> bool:
         """Wait until the channel stands or is known to have failed; False when neither came in time.
 
-        Watching a channel costs gRPC a polling thread, so one that stood is not watched again until
+        Asks the server whether it lives: gRPC's way to watch a channel leaves a polling thread behind, which
+        fails where the channel is closed meanwhile. A channel that stood is not asked again until
         `forget_connection`.
 
         Args:
@@ -271,23 +266,18 @@ class ChatClient:
         """
         if self._connected:
             return True
-        seen: list[grpc.ChannelConnectivity] = []
-
-        def on_state(state: grpc.ChannelConnectivity) -> None:
-            if state in _DECIDED:
-                seen.append(state)
-                wake.set()
-
-        self._channel.subscribe(on_state, try_to_connect=True)
+        asking = self._stub.ServerLive.future(live_request(), timeout=timeout, metadata=self.endpoint.metadata)
+        asking.add_done_callback(lambda _: wake.set())
         try:
-            decided = wake.wait(timeout)
+            wake.wait()
         finally:
-            self._channel.unsubscribe(on_state)
-        self._connected = grpc.ChannelConnectivity.READY in seen
-        return decided
+            asking.cancel()
+        code = asking.code()
+        self._connected = code not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+        return code is not grpc.StatusCode.DEADLINE_EXCEEDED
 
     def forget_connection(self) -> None:
-        """A call found no server: the next one watches the channel again."""
+        """A call found no server: the next one asks again."""
         self._connected = False
 
 

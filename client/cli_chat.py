@@ -13,6 +13,7 @@ from rich.text import Text
 from tristream.parsers import Message, MessageDelta, fold
 
 from .blocking import ChatClient
+from .cli_prompt import ask, enable_line_editing
 from .cli_support import (
     EXIT_BROKEN,
     EXIT_INTERRUPTED,
@@ -139,13 +140,13 @@ class _Conversation:
 
     def talk(self) -> None:
         """Questions from the terminal until Ctrl-D; calls are answered by hand."""
-        _enable_line_editing()
+        enable_line_editing()
         stdout.print(
             Text(f"{self._model} at {self._client.endpoint.url}; Ctrl-C cancels an answer, Ctrl-D ends\n", "dim")
         )
         while True:
             try:
-                question = input("› ").strip()
+                question = ask("› ").strip()
             except KeyboardInterrupt:
                 stdout.print()
                 continue
@@ -179,7 +180,7 @@ class _Conversation:
         calls = [call for call in message.tool_calls if call.status == "complete"]
         for call in calls:
             try:
-                result = input(f"result of {visible(call.name)} › ")
+                result = ask(f"result of {visible(call.name)} › ")
             except (KeyboardInterrupt, EOFError):
                 stdout.print()
                 result = ""
@@ -258,11 +259,3 @@ def _fields(items: list[str] | tuple[()]) -> dict[str, Any]:
         except ValueError:
             fields[name] = text
     return fields
-
-
-def _enable_line_editing() -> None:
-    """Arrow keys and history for `input`, where Python has readline."""
-    try:
-        import readline  # noqa: F401
-    except ImportError:
-        pass

@@ -21,7 +21,7 @@ from tristream.parsers import RequestError, UsageError
 
 from .decode import pack_strings
 
-__all__ = ["DEFAULT_URL", "Endpoint", "encode_body", "infer_request", "ready_request"]
+__all__ = ["DEFAULT_URL", "Endpoint", "encode_body", "infer_request", "live_request", "ready_request"]
 
 DEFAULT_URL: Final = "localhost:8001"
 """Triton's default gRPC port."""
@@ -33,7 +33,6 @@ _CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_receive_message_length", 2**31 - 1),
     # Our own retries decide when to try again; gRPC's first reconnect would wait a second.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
@@ -126,3 +125,8 @@ def infer_request(model: str, payload: bytes, request_id: str) -> Any:
 def ready_request(model: str) -> Any:
     """The `ModelReadyRequest` for a model."""
     return service_pb2.ModelReadyRequest(name=model)
+
+
+def live_request() -> Any:
+    """The `ServerLiveRequest`."""
+    return service_pb2.ServerLiveRequest()

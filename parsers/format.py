@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from .arguments import ArgumentSyntax
 from .errors import FormatDefinitionError
-from .header import HEADER_LIMIT, Ahead, Attempt, Blanks, Lit, Pattern, first_literals
+from .header import HEADER_LIMIT, Attempt, Blanks, Lit, Pattern, first_literals, here
 from .states import Do, MessageHeader, NameReader, State, Table, Transition
 
 __all__ = ["Format", "IdStyle", "MessageSyntax", "Opener", "ReasoningSyntax", "ToolSyntax", "compose", "table"]
@@ -93,7 +93,7 @@ class ToolSyntax:
         trusts_unmarked: such a header is no guess (forced decoding): any name, wherever it comes.
         closers: what closes a call's frame or the wrapper, after the arguments.
         frames: spellings around a call inside the wrapper, after its arguments: swallowed.
-        leftovers: spellings dropped with a notice between the arguments and the closer.
+        leftovers: spellings dropped with a notice right after the arguments.
         empty: an opener and its own closer with nothing between: removed.
         ends_reasoning: an opener with a plausible header and a declared name ends the reasoning.
         ids: the shape of derived call ids.
@@ -273,9 +273,7 @@ def _tool_rows(syntax: ToolSyntax, with_reasoning: bool) -> Iterator[tuple[State
     for frame in syntax.frames:
         yield State.TOOL_BETWEEN, frame, Transition(State.TOOL_BETWEEN, (Do.REMOVE, Do.CLOSE_CALL))
     for leftover in syntax.leftovers:
-        # Behind a look-ahead it is no literal to search for: it counts right after the call, not in text.
-        here = (Ahead(((Lit(leftover),),)), Lit(leftover))
-        yield State.TOOL_BETWEEN, here, Transition(State.TOOL_BETWEEN, (Do.STRAY,))
+        yield State.TOOL_BETWEEN, here(leftover), Transition(State.TOOL_BETWEEN, (Do.STRAY,))
     if with_reasoning and syntax.ends_reasoning:
         for pattern, transition in _calls(syntax.entries, syntax):
             yield State.REASONING, pattern, replace(transition, declared=True)

@@ -32,6 +32,7 @@ __all__ = [
     "Pattern",
     "Until",
     "first_literals",
+    "here",
     "run",
     "translate",
 ]
@@ -242,6 +243,11 @@ def first_literals(pattern: Pattern) -> tuple[str, ...]:
         options = [first_literals(option) for option in head.options]
         return tuple(literal for option in options for literal in option) if all(options) else ()
     return ()
+
+
+def here(literal: str, *rest: Item) -> Pattern:
+    """A pattern that is tried at a place only, never searched for: text may contain its literal."""
+    return (Ahead(((Lit(literal),),)), Lit(literal), *rest)
 
 
 class Attempt:

@@ -206,7 +206,7 @@ def _kind_of(value: Any) -> str:
             return "string"
         case None:
             return "null"
-        case list():
+        case list() | tuple():
             return "array"
         case _:
             return "object"
@@ -240,10 +240,12 @@ def _read(text: str) -> tuple[Any, str | None]:
         return json.loads(text, parse_constant=_refuse), text
     except (ValueError, RecursionError):
         pass
-    if len(text) > _LITERAL_LIMIT or _nesting(text) > _DEPTH_LIMIT or text[:1].isdigit() or text[:1] in "+-.":
-        return None, None  # numbers follow JSON's grammar only
+    if len(text) > _LITERAL_LIMIT or _nesting(text) > _DEPTH_LIMIT:
+        return None, None
     try:
         value = ast.literal_eval(text)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return None, None  # numbers follow JSON's grammar only
         return value, json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None, None

@@ -28,6 +28,8 @@ __all__ = ["CompiledGrammar", "GrammarStore", "RowConstraint", "forbid"]
 
 MAX_BLANKS: Final = 16
 """Most blanks in a row between JSON's tokens: a small model likes to write them for ever."""
+MAX_PENDING: Final = 256
+"""Most grammars that wait for a worker: streams that ask for one and go again must not pile up work."""
 PATIENCE: Final = 10
 """Most wall time to wait for a grammar, in multiples of the CPU time it may take."""
 
@@ -102,7 +104,11 @@ class GrammarStore:
         with self._lock:
             pending = self._known.get(key)
             if pending is None:
-                pending = self._known[key] = CompiledGrammar(key)
+                pending = CompiledGrammar(key)
+                if self._jobs.qsize() >= MAX_PENDING:
+                    pending.error, pending.ready = f"{MAX_PENDING} grammars of constraints wait to be compiled", True
+                    return pending
+                self._known[key] = pending
                 self._jobs.put(_Job(pending, constraint))
             self._known.move_to_end(key)
         return pending

@@ -22,10 +22,12 @@ from tristream.parsers.errors import RequestError
 from .base import GenerationRequest, Sink
 from .batch import Batch, forward
 from .cache import RowCache
-from .constraints import GrammarStore, RowConstraint, forbid
+from .choosing import next_tokens
+from .constraints import GrammarStore, RowConstraint
+from .limits import EngineLimits
 from .loading import LoadedModel
-from .rows import Row, Stream, Token
-from .sampling import RowSampler, choose, penalise, report
+from .rows import Row, Stream
+from .sampling import RowSampler
 
 __all__ = ["EngineLimits", "TransformersEngine"]
 
@@ -36,27 +38,6 @@ PREFILL_GPU: Final = 2048
 GRAMMAR_POLL_S: Final = 0.02
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class EngineLimits:
-    """What the engine may take.
-
-    Args:
-        max_concurrent: most answers decoded at once.
-        max_queue: most answers that wait for their turn; further requests are refused.
-        prefill_chunk: most prompt tokens between two decoding steps; 0 is 128 on a CPU, 2048 on a GPU.
-        compile_timeout_s: most seconds of CPU time for a grammar.
-        grammar_cache_mb: most MiB of compiled grammars.
-        num_threads: threads of a CPU's forward pass; 0 leaves it to torch.
-    """
-
-    max_concurrent: int = 16
-    max_queue: int = 64
-    prefill_chunk: int = 0
-    compile_timeout_s: float = 1.0
-    grammar_cache_mb: int = 256
-    num_threads: int = 0
 
 
 @dataclass(slots=True)
@@ -103,9 +84,8 @@ class TransformersEngine:
 
     def submit(self, request: GenerationRequest, sink: Sink) -> None:
         """See `base.Engine.submit`."""
-        limit = self._check(request)
-        grammar = self._grammars.get(request.constraint) if request.constraint is not None else None
-        stream = Stream(request, sink, limit, grammar)
+        limit = self._limits.check(request, self._model)
+        stream = Stream(request, sink, limit)
         limits = self._limits
         with self._changed:
             if self._closing:
@@ -117,6 +97,8 @@ class TransformersEngine:
             if claimed + stream.choices > limits.max_concurrent + limits.max_queue:
                 found = f"{claimed} answers run or wait; {limits.max_concurrent} may run (max_concurrent)"
                 raise UnavailableError("max_queue", f"{found} and {limits.max_queue} wait", "try again later")
+            if request.constraint is not None:
+                stream.grammar = self._grammars.get(request.constraint)
             self._streams[request.stream_id] = stream
             self._incoming.append(stream)
             self._changed.notify()
@@ -137,23 +119,6 @@ class TransformersEngine:
         if threading.current_thread() is not self._thread:
             self._thread.join()
         self._grammars.close()
-
-    def _check(self, request: GenerationRequest) -> int:
-        """Refuse what cannot be served; returns the most tokens of an answer."""
-        length, context = len(request.input_ids), self._model.context
-        if not request.stream_id:
-            raise RequestError("stream_id", "an empty text", "an id that no other live stream has")
-        if not 0 < length < context:
-            raise RequestError("input_ids", f"{length} tokens", f"1 to {context - 1}: the context has {context}")
-        lowest, highest = min(request.input_ids), max(request.input_ids)
-        if lowest < 0 or highest >= self._model.vocab_size:
-            found = str(lowest if lowest < 0 else highest)
-            raise RequestError("input_ids", f"the id {found}", f"0 to {self._model.vocab_size - 1}")
-        sampling = request.sampling
-        if sampling.n > self._limits.max_concurrent:
-            allowed = f"at most {self._limits.max_concurrent} (max_concurrent)"
-            raise RequestError("sampling.n", str(sampling.n), allowed)
-        return min(context - length, sampling.max_tokens or context)
 
     def _wake(self) -> None:
         with self._changed:
@@ -191,7 +156,7 @@ class TransformersEngine:
         for batch in list(self._batches):
             self._decode(batch)
         self._batches = [batch for batch in self._batches if batch.rows]
-        self._forget()
+        self._settle()
 
     def _end_all(self, error: str) -> None:
         with self._changed:
@@ -202,9 +167,14 @@ class TransformersEngine:
         self._batches.clear()
         for stream in streams:
             stream.end("error", error)
-        self._forget()
+        self._settle()
 
-    def _forget(self) -> None:
+    def _settle(self) -> None:
+        """End streams that were stopped (their rows have left by now, or leave next), forget those that have ended."""
+        with self._changed:
+            stopped = [stream for stream in self._streams.values() if stream.stopped]
+        for stream in stopped:
+            stream.end("stop")
         with self._changed:
             for stream_id in [name for name, stream in self._streams.items() if stream.ended]:
                 del self._streams[stream_id]
@@ -215,10 +185,6 @@ class TransformersEngine:
         self._batches = [batch for batch in self._batches if batch.rows]
         self._prompts = [prompt for prompt in self._prompts if not prompt.stream.stopped]
         self._waiting = deque(stream for stream in self._waiting if not stream.stopped)
-        with self._changed:
-            stopped = [stream for stream in self._streams.values() if stream.stopped]
-        for stream in stopped:
-            stream.end("stop")
 
     def _admit(self) -> None:
         """Move streams on whose grammar is there, in order, while rows are free."""
@@ -318,7 +284,7 @@ class TransformersEngine:
     def _take(self, rows: Sequence[Row], logits: torch.Tensor) -> list[Row]:
         """Choose and send each row's next token; returns the rows that go on."""
         try:
-            tokens = self._choose(rows, logits)
+            tokens = next_tokens(rows, logits, self._model.vocabulary)
         except Exception:
             log.exception("choosing tokens of %d rows failed", len(rows))
             if len(rows) == 1:
@@ -332,31 +298,3 @@ class TransformersEngine:
             elif row.take(token):
                 live.append(row)
         return live
-
-    def _choose(self, rows: Sequence[Row], logits: torch.Tensor) -> list[Token | str]:
-        """Each row's next token, or why it has none."""
-        samplers = [row.sampler for row in rows]
-        allowed = logits.clone()
-        penalise(allowed, samplers)
-        forbid(allowed, [row.constraint for row in rows])
-        usable = torch.isfinite(allowed.amax(-1))
-        if not bool(usable.all()):
-            allowed[~usable] = 0.0
-        tokens = choose(allowed, samplers)
-        entries: dict[int, dict[str, object]] = {}
-        asked = [index for index, row in enumerate(rows) if row.sampler.sampling.logprobs]
-        if asked:
-            top = [rows[index].sampler.sampling.top_logprobs for index in asked]
-            logprobs = report(logits[asked], [tokens[index] for index in asked], top)
-            for index, found in zip(asked, logprobs, strict=True):
-                entries[index] = self._model.vocabulary.logprobs_entry(tokens[index], found)
-        chosen: list[Token | str] = []
-        for index, (token, fine) in enumerate(zip(tokens, usable.tolist(), strict=True)):
-            chosen.append(Token(token, entries.get(index)) if fine else self._why_none(rows[index], logits[index]))
-        return chosen
-
-    def _why_none(self, row: Row, logits: torch.Tensor) -> str:
-        if not bool(torch.isfinite(logits.amax())):
-            return "the language model computed no number for the next token"
-        assert row.constraint is not None
-        return "the constraint's grammar allows no next token"

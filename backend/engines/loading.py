@@ -17,7 +17,7 @@ from tristream.backend.errors import SettingsError
 
 from .vocabulary import Vocabulary
 
-__all__ = ["LoadedModel", "load_model", "pick_device"]
+__all__ = ["LoadedModel", "load_model", "pick_device", "tokenizer_info"]
 
 DTYPES: Final = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 DEFAULT_CONTEXT: Final = 2048
@@ -108,7 +108,7 @@ def load_model(
     end_ids = _end_ids(model, loaded_tokenizer)
     logits = model.get_output_embeddings()
     vocab_size = int(logits.weight.shape[0]) if logits is not None else int(config.vocab_size)
-    info, spellings = _tokenizer_info(loaded_tokenizer, vocab_size, end_ids)
+    info, spellings = tokenizer_info(loaded_tokenizer, vocab_size, end_ids)
     length = int(getattr(config, "max_position_embeddings", 0) or getattr(config, "n_positions", 0) or DEFAULT_CONTEXT)
     names = inspect.signature(model.forward).parameters
     return LoadedModel(
@@ -145,8 +145,14 @@ def _load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
     return model, AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
 
 
-def _tokenizer_info(tokenizer: Any, vocab_size: int, end_ids: Sequence[int]) -> tuple[Any, list[bytes]]:
-    """xgrammar's view of the tokenizer, and the bytes of every id that the tokenizer knows."""
+def tokenizer_info(tokenizer: Any, vocab_size: int, end_ids: Sequence[int]) -> tuple[Any, list[bytes]]:
+    """xgrammar's view of the tokenizer, and the bytes of every id that the tokenizer knows.
+
+    Args:
+        tokenizer: transformers' own.
+        vocab_size: number of logits.
+        end_ids: ids that end generation.
+    """
     ends = list(end_ids) or None
     info = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size, stop_token_ids=ends)
     spellings: list[bytes] = info.decoded_vocab[: max(tokenizer.get_vocab().values()) + 1]

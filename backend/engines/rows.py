@@ -28,16 +28,17 @@ class Stream:
         request: what was asked.
         sink: where its steps go.
         limit: most tokens of each answer.
-        grammar: of its constraint, maybe still on its way.
+
+    `grammar` is that of its constraint, maybe still on its way; `stopped` that nobody wants more of it.
     """
 
     __slots__ = ("_ended", "grammar", "limit", "request", "rows", "sink", "stopped")
 
-    def __init__(self, request: GenerationRequest, sink: Sink, limit: int, grammar: CompiledGrammar | None) -> None:
+    def __init__(self, request: GenerationRequest, sink: Sink, limit: int) -> None:
         self.request = request
         self.sink = sink
         self.limit = limit
-        self.grammar = grammar
+        self.grammar: CompiledGrammar | None = None
         self.rows: list[Row] = []
         self.stopped = False
         self._ended: set[int] = set()

@@ -18,16 +18,18 @@ from typing import Final
 
 from tristream.backend.detokenizer import load_vocabulary
 from tristream.backend.errors import SettingsError, UnavailableError
-from tristream.backend.llm_client import LlmCall, LlmClient, LlmLostError, LlmUnavailableError, refusal
+from tristream.backend.llm_client import LlmCall, LlmClient, LlmLostError
 from tristream.backend.metrics import Metrics
 from tristream.backend.models.preprocess import mint_stream_id, read_request
 from tristream.backend.opening import Opening
 from tristream.backend.pb import PbModule, PbRequest
 from tristream.backend.prompt import Prompt, PromptBuilder, PromptSettings
+from tristream.backend.refusals import LlmUnavailableError, refusal
 from tristream.backend.responder import Responder, log_unexpected
 from tristream.backend.settings import ModelArguments, limited, read_settings
 from tristream.backend.streams import Stream, lost_message, merge_deltas
 from tristream.backend.tensors import message_tensors
+from tristream.parsers.errors import RequestError
 
 __all__ = ["ChatDirectModel", "ChatDirectSettings"]
 
@@ -186,7 +188,7 @@ class ChatDirectModel:
             responder.close()
         except (LlmLostError, LlmUnavailableError) as error:
             self._pb.Logger.log_error(f"tristream: stream {stream_id}: the LLM at {self._llm.url}: {error}")
-            answer.end(refusal(error) if isinstance(error, LlmLostError) else error)
+            answer.end(refusal(str(error)) if isinstance(error, LlmLostError) else error)
         except asyncio.CancelledError:  # the model is unloaded
             answer.end(LlmUnavailableError("the server is shutting down"))
         except Exception as error:  # noqa: BLE001 - ours: no shared memory left, or a bug; this stream's fate alone
@@ -263,6 +265,9 @@ class _Answer:
         self._metrics.count("tristream_tokens_total", amount=tokens)
         if stream.error:
             self._pb.Logger.log_error(f"tristream: stream {stream.opening.stream_id}: the LLM: {stream.error}")
+        if stream.refused and not self._sent:
+            self._responder.fail(refusal(stream.error))
+            return tokens
         merged = merge_deltas(deltas)
         for place, delta in enumerate(merged, 1):
             tensors = message_tensors(self._pb, delta)
@@ -294,4 +299,7 @@ class _Answer:
 
 
 def _reason(error: Exception) -> str:
-    return "unavailable" if isinstance(error, UnavailableError) else "invalid"
+    """The metric's label: a limit's name, `request`, or `internal`."""
+    if isinstance(error, UnavailableError):
+        return error.limit
+    return "request" if isinstance(error, RequestError) else "internal"

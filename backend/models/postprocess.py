@@ -18,6 +18,7 @@ from tristream.backend.errors import SettingsError, UnavailableError
 from tristream.backend.metrics import Metrics
 from tristream.backend.opening import Opening, stream_key
 from tristream.backend.pb import PbModule, PbRequest
+from tristream.backend.refusals import refusal
 from tristream.backend.responder import Responder, log_unexpected
 from tristream.backend.settings import ModelArguments, PostprocessSettings, read_settings
 from tristream.backend.streams import Stream, lost_message, merge_deltas
@@ -202,6 +203,9 @@ class PostprocessModel:
             self._table.close(key, silent=not self._settings.implicit_open)
             if stream.error:
                 self._pb.Logger.log_error(f"tristream: the LLM ended stream {key} with an error: {stream.error}")
+            if stream.refused:
+                self._refuse(responders, refusal(stream.error))
+                return
         self._send_all(key, responders, merge_deltas(deltas))
 
     def _send_all(self, key: str, responders: Sequence[Responder], deltas: Sequence[MessageDelta]) -> None:

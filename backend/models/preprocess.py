@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tristream.backend.contract import POSTPROCESS, PREPROCESS
-from tristream.backend.errors import UnavailableError
+from tristream.backend.errors import BUSY_PREFIX, UnavailableError
 from tristream.backend.pb import PbModule, PbRequest
 from tristream.backend.prompt import Prompt, PromptBuilder, PromptSettings
 from tristream.backend.responder import log_unexpected, triton_error
@@ -43,11 +43,13 @@ class PreprocessSettings(PromptSettings):
 
 
 class OpenRefusedError(Exception):
-    """`postprocess` refused the stream; its `TritonError` goes to the client as it is."""
+    """`postprocess` refused the stream; its words go to the client as they are."""
 
-    def __init__(self, error: Any) -> None:
-        super().__init__(error.message())
-        self.error = error
+    def triton_error(self, pb: PbModule) -> Any:
+        """The same error again. BLS loses its code (2.51: any code arrives as INTERNAL), so the words decide."""
+        text = str(self)
+        code = "UNAVAILABLE" if BUSY_PREFIX in text else "INVALID_ARG" if "; allowed: " in text else "INTERNAL"
+        return pb.TritonError(text, getattr(pb.TritonError, code))
 
 
 def mint_stream_id() -> str:
@@ -125,7 +127,7 @@ class PreprocessModel:
             assert sent is not None
             self._wait(sent)
         except OpenRefusedError as refused:
-            return pb.InferenceResponse(output_tensors=[], error=refused.error)
+            return pb.InferenceResponse(output_tensors=[], error=refused.triton_error(pb))
         except Exception as error:  # noqa: BLE001 - as above
             log_unexpected(pb, error)
             return pb.InferenceResponse(output_tensors=[], error=triton_error(pb, error))
@@ -159,4 +161,4 @@ class PreprocessModel:
         )
         for response in request.exec(decoupled=True):
             if response.has_error():
-                raise OpenRefusedError(response.error())
+                raise OpenRefusedError(response.error().message())

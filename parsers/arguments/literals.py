@@ -92,8 +92,8 @@ class LiteralsDecoder:
     """Reads one call's arguments; see `Decoder`."""
 
     __slots__ = (
-        "_at", "_context", "_data", "_held", "_key_open", "_kind", "_pieces", "_quote", "_seen", "_stack", "_started", "_streams",
-        "end", "id", "name",
+        "_at", "_context", "_data", "_held", "_key_open", "_kind", "_pieces", "_quote", "_seen", "_stack",
+        "_started", "_streams", "end", "id", "name",
     )  # fmt: skip
 
     def __init__(self, data: Literals, context: CallContext) -> None:

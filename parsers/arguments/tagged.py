@@ -209,7 +209,7 @@ class TaggedDecoder:
     def feed(self, text: str, pos: int, out: list[str], final: bool, stopped: bool) -> int:
         while self.end is None and pos < len(text):
             if self._at is _At.BETWEEN:
-                following = self._between(text, pos, out, final)
+                following = self._between(text, pos, out)
             else:
                 following = self._value(text, pos, out, final, stopped)
             if following < 0:
@@ -235,7 +235,7 @@ class TaggedDecoder:
             self.end = End.INVALID
         return pos
 
-    def _between(self, text: str, pos: int, out: list[str], final: bool) -> int:
+    def _between(self, text: str, pos: int, out: list[str]) -> int:
         if self._body is not None and self._body.end is None:
             return self._read_body(text, pos, out)
         while pos < len(text) and text[pos] in BLANK_CHARS:
@@ -247,13 +247,13 @@ class TaggedDecoder:
             self._body = JsonArguments()
             return self._read_body(text, pos, out)
         captures: dict[str, str] = {}
-        end = run(data.parameter, text, pos, captures, final) if self._body is None else NO
+        end = run(data.parameter, text, pos, captures, False) if self._body is None else NO
         if end >= 0 and captures.get("key"):
             self._open(captures, out, pos)
             return end
         undecided = end == MORE
         for pattern in data.syntax.skipped:
-            end = run(pattern, text, pos, captures, final)
+            end = run(pattern, text, pos, captures, False)
             if end >= 0:
                 return end
             undecided = undecided or end == MORE
@@ -264,9 +264,9 @@ class TaggedDecoder:
                 if meaning is not _Between.SKIP:
                     self._complete(out)
                 return pos if meaning is _Between.OUTER else pos + len(literal)
-            undecided = undecided or (not final and _begins(literal, text, pos))
+            undecided = undecided or _begins(literal, text, pos)
         if undecided:
-            return -pos - 1
+            return -pos - 1  # at the end of the output it is a beginning still, and no fault
         # Text where only parameters belong: nothing of it can be an argument.
         if not self._junk:
             self._junk = True  # one notice a call: how much of it comes at once must not count

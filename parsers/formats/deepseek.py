@@ -10,7 +10,7 @@ from typing import Final
 
 from ..arguments.json_object import JsonObject
 from ..format import Format, ReasoningSyntax, ToolSyntax
-from ..header import Ahead, Blanks, Lit, Maybe, Name
+from ..header import Ahead, Blanks, Lit, Maybe, Name, here
 
 __all__ = ["DEEPSEEK_END", "DEEPSEEK_R1", "DEEPSEEK_TURNS", "DEEPSEEK_V3", "DEEPSEEK_V31"]
 
@@ -42,7 +42,7 @@ _CALLS: Final = ToolSyntax(
     inner=(_V3, _V3_BARE, _V31),
     bare=(_V3, _V3_BARE, _V31),
     closers=((Lit("<｜tool▁calls▁end｜>"),),),
-    frames=((Lit("```"),), (Lit("<｜tool▁call▁end｜>"),)),
+    frames=(here("```"), (Lit("<｜tool▁call▁end｜>"),)),
     ends_reasoning=True,
 )
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from ..arguments.json_calls import CALL_OBJECT_AHEAD, JsonCall
 from ..format import Format, ToolSyntax
-from ..header import Ahead, Blanks, Lit
+from ..header import Blanks, Lit, here
 from .qwen import CHATML_END, CHATML_TURNS, THINK
 
 __all__ = ["HERMES"]
@@ -22,7 +22,7 @@ HERMES: Final = Format(
     tools=ToolSyntax(
         arguments=JsonCall(),
         entries=((Lit("<tool_call>"), Blanks(), CALL_OBJECT_AHEAD),),
-        inner=((CALL_OBJECT_AHEAD,), (Ahead(((Lit(","),),)), Lit(","), Blanks(), CALL_OBJECT_AHEAD)),
+        inner=((CALL_OBJECT_AHEAD,), here(",", Blanks(), CALL_OBJECT_AHEAD)),
         closers=((Lit("</tool_call>"),),),
         # A brace too many is the commonest slip of small models; it is no text for the user.
         leftovers=("}",),

@@ -11,7 +11,7 @@ from typing import Final
 
 from ..arguments.json_calls import CALL_OBJECT_AHEAD, JsonCall, KeyedCall, keyed_ahead
 from ..format import Format, ReasoningSyntax, ToolSyntax
-from ..header import Ahead, Blanks, Item, Lit, Pattern
+from ..header import Blanks, Item, Lit, Pattern, here
 from .qwen import CHATML_END, CHATML_TURNS, THINK
 
 __all__ = [
@@ -42,11 +42,11 @@ def array_of_calls(*openers: str, closer: str = "", ahead: Item = CALL_OBJECT_AH
     ends: tuple[Pattern, ...] = ((Lit("]"),),)
     if closer:
         # The array's own bracket first: a string in it may contain the closer's spelling.
-        ends = ((Lit(closer),), (Ahead(((Lit("]"),),)), Lit("]"), Blanks(), Lit(closer)))
+        ends = ((Lit(closer),), (*here("]"), Blanks(), Lit(closer)))
     return ToolSyntax(
         arguments=JsonCall(),
         entries=tuple((Lit(opener), Blanks(), Lit("["), Blanks(), ahead) for opener in openers),
-        inner=((Ahead(((Lit(","),),)), Lit(","), Blanks(), ahead), (ahead,)),
+        inner=((*here(","), Blanks(), ahead), (ahead,)),
         closers=ends,
         leftovers=("}", "]") if closer else ("}",),
         empty=tuple((opener, closer) for opener in openers) if closer else (),

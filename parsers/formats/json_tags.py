@@ -11,7 +11,7 @@ from typing import Final
 
 from ..arguments.json_calls import CALL_OBJECT_AHEAD, JsonCall
 from ..format import Format, ReasoningSyntax, ToolSyntax
-from ..header import Ahead, Blanks, Lit, Maybe, Pattern
+from ..header import Blanks, Lit, Maybe, Pattern, here
 from .qwen import CHATML_END, CHATML_TURNS, THINK
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
     "tagged_objects",
 ]
 
-_COMMA: Final = (Ahead(((Lit(","),),)), Lit(","), Blanks(), CALL_OBJECT_AHEAD)
+_COMMA: Final = (*here(","), Blanks(), CALL_OBJECT_AHEAD)
 
 
 def tagged_objects(opener: Pattern, closer: str, *, ends_reasoning: bool = True) -> ToolSyntax:

@@ -9,7 +9,7 @@ from typing import Final
 
 from ..arguments.json_calls import CALL_OBJECT_AHEAD, JsonCall
 from ..format import Format, Opener, ToolSyntax
-from ..header import Ahead, Blanks, Lit, Until
+from ..header import Blanks, Lit, Until, here
 from .python_calls import PYTHON_ARGUMENTS
 
 __all__ = ["LLAMA3_JSON"]
@@ -33,7 +33,7 @@ LLAMA3_JSON: Final = Format(
             Opener((_TAG, Blanks(), Until("(", "header", forbidden="\n<{ ")), PYTHON_ARGUMENTS, False, _builtin),
         ),
         unmarked=(_CALL,),
-        inner=(Opener((Ahead(((Lit(";"),),)), Lit(";"), Blanks(), CALL_OBJECT_AHEAD), JsonCall(), wrapper=False),),
+        inner=(Opener((*here(";"), Blanks(), CALL_OBJECT_AHEAD), JsonCall(), wrapper=False),),
     ),
     swallowed=("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|python_tag|>"),
     turns=("<|start_header_id|>",),

@@ -12,7 +12,7 @@ from typing import Final
 from ..arguments.json_calls import CALL_OBJECT_AHEAD, JsonCall
 from ..arguments.json_object import JsonObject
 from ..format import Format, Opener, ReasoningSyntax, ToolSyntax
-from ..header import Ahead, Blanks, Either, Lit, Name, Pattern, Until
+from ..header import Ahead, Blanks, Either, Lit, Name, Pattern, Until, here
 
 __all__ = ["MISTRAL"]
 
@@ -43,7 +43,7 @@ MISTRAL: Final = Format(
             Opener((_MARK, Blanks(), CALL_OBJECT_AHEAD), JsonCall(), wrapper=False),
             Opener(_NAMED, JsonObject(), wrapper=False),
         ),
-        inner=((Ahead(((Lit(","),),)), Lit(","), Blanks(), CALL_OBJECT_AHEAD), (CALL_OBJECT_AHEAD,)),
+        inner=((*here(","), Blanks(), CALL_OBJECT_AHEAD), (CALL_OBJECT_AHEAD,)),
         closers=((Lit("]"),),),
         leftovers=("}",),
         ends_reasoning=True,

@@ -12,7 +12,7 @@ from typing import Final
 from ..arguments.json_calls import CALL_OBJECT_AHEAD, JsonCall
 from ..arguments.literals import Literals, Quote
 from ..format import Format, Opener, ReasoningSyntax, ToolSyntax
-from ..header import Ahead, Blanks, Lit, Name, Pattern
+from ..header import Blanks, Lit, Name, Pattern, here
 from .qwen import CHATML_END, CHATML_TURNS
 
 __all__ = ["LFM2", "LLAMA4_PYTHONIC", "OLMO3", "PYTHON_ARGUMENTS", "PYTHONIC"]
@@ -22,7 +22,7 @@ PYTHON_ARGUMENTS: Final = Literals(
 )
 
 _CALL: Final[Pattern] = (Name(), Blanks(), Lit("("))
-_NEXT: Final[Pattern] = (Ahead(((Lit(","),),)), Lit(","), Blanks(), *_CALL)
+_NEXT: Final[Pattern] = (*here(","), Blanks(), *_CALL)
 _LIST: Final[Pattern] = (Lit("["), Blanks(), *_CALL)
 
 _PYTHONIC: Final = ToolSyntax(
@@ -65,8 +65,8 @@ LFM2: Final = Format(
             (Lit("<|tool_call_start|>"), Blanks(), *_LIST),
             Opener((Lit("<|tool_call_start|>"), Blanks(), Lit("["), Blanks(), CALL_OBJECT_AHEAD), JsonCall()),
         ),
-        inner=(_NEXT, Opener((Ahead(((Lit(","),),)), Lit(","), Blanks(), CALL_OBJECT_AHEAD), JsonCall())),
-        closers=((Lit("<|tool_call_end|>"),), (Ahead(((Lit("]"),),)), Lit("]"), Blanks(), Lit("<|tool_call_end|>"))),
+        inner=(_NEXT, Opener((*here(","), Blanks(), CALL_OBJECT_AHEAD), JsonCall())),
+        closers=((Lit("<|tool_call_end|>"),), (*here("]"), Blanks(), Lit("<|tool_call_end|>"))),
         leftovers=("]",),
         empty=(("<|tool_call_start|>", "<|tool_call_end|>"),),
         ends_reasoning=True,

@@ -48,17 +48,62 @@ _MODULES: Final = {
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 
 _REASONING_ALIASES: Final = {
+    # vLLM
     "granite": "granite_phrases",
     "openai_gptoss": "gpt_oss",
+    "musespark1x": "muse",
+    "muse_glimmer": "muse",
+    # SGLang, Dynamo, TensorRT-LLM, llama.cpp
+    "deepseek-r1": "deepseek_r1",
+    "deepseek-v3": "deepseek_v3",
+    "glm": "glm45",
+    "gpt-oss": "gpt_oss",
+    "gpt_oss_reasoning": "gpt_oss",
+    "kimi": "kimi_v1",
+    "minimax-append-think": "minimax_m2_append_think",
+    "minimax_append_think": "minimax_m2_append_think",
+    "nemotron_deci": "nemotron_nano_v2",
+    "nemotron_nano": "nemotron_v3",
+    "basic": "qwen3",
+    "qwen3-thinking": "qwen3",
+    "cohere": "cohere_command3",
 }
 _TOOL_ALIASES: Final = {
-    "openai": "gpt_oss",
-    "qwen3_xml": "qwen3_coder",
-    "qwen3_json": "hermes",
-    "internlm": "internlm2",
-    "phi4_mini_json": "phi4_mini",
+    # vLLM
     "granite-20b-fc": "granite_20b_fc",
+    "internlm": "internlm2",
     "llama4_json": "llama3_json",
+    "musespark1x": "muse",
+    "muse_glimmer": "muse",
+    "openai": "gpt_oss",
+    "phi4_mini_json": "phi4_mini",
+    "qwen3_json": "hermes",
+    "qwen3_xml": "qwen3_coder",
+    # SGLang, Dynamo, TensorRT-LLM, llama.cpp
+    "apertus2509": "apertus",
+    "deepseekv3": "deepseek_v3",
+    "deepseekv31": "deepseek_v31",
+    "deepseekv32": "deepseek_v32",
+    "deepseekv4": "deepseek_v4",
+    "deepseekv41": "deepseek_v41",
+    "deepseek_v3_1": "deepseek_v31",
+    "deepseek_v3_2": "deepseek_v32",
+    "functionary": "functionary_v31",
+    "glm": "glm45",
+    "gpt-oss": "gpt_oss",
+    "harmony": "gpt_oss",
+    "hunyuan": "hy_v3",
+    "interns1": "internlm2",
+    "kimi": "kimi_k2",
+    "llama3": "llama3_json",
+    "llama4": "llama4_pythonic",
+    "minimax-m2": "minimax_m2",
+    "minimax-m3": "minimax_m3",
+    "nemotron_deci": "nemotron_nano_v2",
+    "phi4": "phi4_mini",
+    "qwen": "hermes",
+    "qwen25": "hermes",
+    "cohere": "cohere_command3",
 }
 
 

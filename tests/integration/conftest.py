@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
 
-from support.serving import ReplayServer, Set, replay_server
+from support.serving import TIGHT_CONTEXT, TIGHT_IDLE_S, TIGHT_STREAMS, ReplayServer, Set, replay_server
 
 
 @pytest.fixture(scope="session")
@@ -17,9 +18,10 @@ def replay(
     """All models around a replayed LLM, three times.
 
     Names without a suffix: Qwen3's tokenizer. `_deepseek`: DeepSeek's. `_tight`: an ensemble and a `chat_direct` over
-    the first one's LLM with room for two streams and short idle limits.
+    the first one's LLM with room for few streams and short idle limits.
     """
-    tight = {"max_streams": "2", "idle_ttl_s": "1", "first_token_ttl_s": "3"}
+    tight = {"max_streams": str(TIGHT_STREAMS), "idle_ttl_s": str(TIGHT_IDLE_S), "first_token_ttl_s": "3"}
+    context = {"max_context": str(TIGHT_CONTEXT)}
     sets = (
         Set(qwen3_tokenizer),
         Set(
@@ -31,9 +33,31 @@ def replay(
             qwen3_tokenizer,
             "_tight",
             models=("chat", "chat_direct", "preprocess", "postprocess"),
-            settings={"postprocess": tight, "chat_direct": {"max_streams": "2"}},
+            settings={
+                "preprocess": context,
+                "postprocess": tight,
+                "chat_direct": {**context, "max_streams": str(TIGHT_STREAMS)},
+            },
             llm="llm",
         ),
     )
     with replay_server(tmp_path_factory.mktemp("replay"), sets) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def qwen3_ids(qwen3_tokenizer: Path) -> Callable[[str], list[int]]:
+    """Text -> token ids."""
+    tokenizer = Tokenizer.from_file(str(qwen3_tokenizer / "tokenizer.json"))
+
+    def encode(text: str) -> list[int]:
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    return encode
+
+
+@pytest.fixture(scope="session")
+def qwen3_hello(qwen3_ids: Callable[[str], list[int]]) -> list[int]:
+    """Token ids of an answer with reasoning that must stay hidden, and "Hello"."""
+    return qwen3_ids("<think>\nhidden\n</think>\n\nHello")

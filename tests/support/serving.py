@@ -25,11 +25,16 @@ from tristream.backend.deploy.repository import write_repository
 from tristream.backend.deploy.server import TritonServer
 
 __all__ = [
+    "START_S",
+    "TIGHT_CONTEXT",
+    "TIGHT_IDLE_S",
+    "TIGHT_STREAMS",
     "Answer",
     "ReplayServer",
     "Set",
     "eventually",
     "infer",
+    "infer_unary",
     "metric",
     "post",
     "replay_server",
@@ -40,6 +45,13 @@ __all__ = [
 ROOT: Final = Path(__file__).parents[2]
 SOURCES: Final = (ROOT / "model_repository", ROOT / "tests" / "model_repository")
 DEADLINE_S: Final = 60.0
+START_S: Final = 240.0
+"""A dozen processes that import numpy and read a tokenizer, on two cores that others use too."""
+
+# Limits of the models with the suffix `_tight`.
+TIGHT_STREAMS: Final = 8
+TIGHT_IDLE_S: Final = 1
+TIGHT_CONTEXT: Final = 2048
 
 # A free-running LLM: nothing is held to anything, and what a request does not say has OpenAI's defaults.
 FREE: Final = {
@@ -140,9 +152,10 @@ class ReplayServer:
 
         return eventually(entries, lambda found: len(found) >= count, seconds)
 
-    def live(self, model: str) -> float:
-        """How many streams the model holds, as its metric says."""
-        return metric(self.server, "tristream_streams_live", model=model)
+    def wait_empty(self, model: str, seconds: float = 30.0) -> None:
+        """Wait until the model holds no stream. Its metric is up to a second old, so the first look comes late."""
+        time.sleep(1.2)
+        eventually(lambda: metric(self.server, "tristream_streams_live", model=model), lambda live: live == 0, seconds)
 
     def log(self) -> str:
         """The server's log so far."""
@@ -155,8 +168,8 @@ def replay_server(folder: Path, sets: Sequence[Set], **options: Any) -> Iterator
     """Start a server with these sets; it is stopped on leaving."""
     journal = folder / "journal.jsonl"
     repositories = [each.write(folder, journal) for each in sets]
-    with TritonServer(repositories, log_file=folder / "server.log", **options) as server:
-        server.wait_ready(DEADLINE_S)
+    with TritonServer(repositories, log_file=folder / "server.log", exit_timeout_s=2, **options) as server:
+        server.wait_ready(START_S)
         yield ReplayServer(server, journal)
 
 
@@ -183,30 +196,24 @@ class Answer(NamedTuple):
     code: str = "OK"
 
 
-def infer(
-    url: str, model: str, inputs: Mapping[str, Any], *, seconds: float = DEADLINE_S, with_code: bool = False
-) -> Answer:
+def infer(url: str, model: str, inputs: Mapping[str, Any], *, seconds: float = DEADLINE_S) -> Answer:
     """One request by gRPC, without our client: raw tensors in and out.
+
+    An error's code is not in a gRPC stream; the metadata `triton_grpc_error` would bring it, and kills the server
+    (2.51: SIGSEGV after some dozens of refusals). HTTP tells it by its status: see `post`.
 
     Args:
         url: `host:port`.
         model: its name.
         inputs: name -> str, bool, list of int, or a batch of one of them as a tuple (shape, value).
         seconds: the deadline.
-        with_code: ask Triton to end the stream with the error's status code.
     """
-    request = service_pb2.ModelInferRequest(model_name=model)
-    for name, value in inputs.items():
-        shape, value = value if isinstance(value, tuple) else (None, value)
-        datatype, length, raw = _packed(value)
-        request.inputs.add(name=name, datatype=datatype, shape=shape or [length])
-        request.raw_input_contents.append(raw)
-    metadata = (("triton_grpc_error", "true"),) if with_code else ()
+    request = _request(model, inputs)
     answer = Answer([])
     with grpc.insecure_channel(url) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         try:
-            for message in stub.ModelStreamInfer(iter((request,)), timeout=seconds, metadata=metadata):
+            for message in stub.ModelStreamInfer(iter((request,)), timeout=seconds):
                 if message.error_message:
                     answer = answer._replace(error=message.error_message)
                 elif message.infer_response.outputs:
@@ -214,6 +221,27 @@ def infer(
         except grpc.RpcError as error:
             return answer._replace(error=error.details() or "", code=error.code().name)
     return answer
+
+
+def infer_unary(url: str, model: str, inputs: Mapping[str, Any], *, seconds: float = DEADLINE_S) -> tuple[str, str]:
+    """One request to a model that is not decoupled: the gRPC status's name and its text."""
+    with grpc.insecure_channel(url) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        try:
+            stub.ModelInfer(_request(model, inputs), timeout=seconds)
+        except grpc.RpcError as error:
+            return error.code().name, error.details() or ""
+    return "OK", ""
+
+
+def _request(model: str, inputs: Mapping[str, Any]) -> Any:
+    request = service_pb2.ModelInferRequest(model_name=model)
+    for name, value in inputs.items():
+        shape, value = value if isinstance(value, tuple) else (None, value)
+        datatype, length, raw = _packed(value)
+        request.inputs.add(name=name, datatype=datatype, shape=shape or [length])
+        request.raw_input_contents.append(raw)
+    return request
 
 
 def _packed(value: Any) -> tuple[str, int, bytes]:

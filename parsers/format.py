@@ -279,7 +279,7 @@ def _tool_rows(syntax: ToolSyntax, with_reasoning: bool) -> Iterator[tuple[State
             yield State.REASONING, pattern, replace(transition, declared=True)
         for wrapper in syntax.wrappers:
             for pattern, transition in _calls(syntax.inner, syntax):
-                opened = (Lit(wrapper), Blanks(), *pattern)
+                opened: Pattern = (Lit(wrapper), Blanks(), *pattern)
                 yield State.REASONING, opened, replace(transition, do=(Do.OPEN_WRAPPER, Do.CALL), declared=True)
 
 

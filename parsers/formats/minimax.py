@@ -132,7 +132,7 @@ DOTS: Final = Format(
 )
 
 _STEP3_SYNTAX, _STEP3_INVOKE = invokes("steptml:", swallowed=("<｜tool_call_end｜>",))
-_STEP3_CALL: Final = (
+_STEP3_CALL: Final[Pattern] = (
     Lit("<｜tool_call_begin｜>"),
     Blanks(),
     Maybe((Lit("function"), Blanks(), Lit("<｜tool_sep｜>"), Blanks())),

@@ -12,7 +12,7 @@ from typing import Any, Self
 import grpc
 from tritonclient.grpc import service_pb2_grpc
 
-from tristream.parsers import Message, MessageDelta
+from tristream.parsers import Message, MessageDelta, UsageError
 
 from .errors import ChatError
 from .policy import NEVER, Deadlines, Expiry, Retries
@@ -59,18 +59,19 @@ class DeltaStream(Iterator[MessageDelta]):
             self._hang_up()
 
     def __next__(self) -> MessageDelta:
-        while not self._over:
-            try:
-                delta = self._step()
-            except ChatError as error:
-                self._retry_or_raise(error)
-            except BaseException:
-                self._over = True
-                self._hang_up()
-                raise
-            else:
-                if delta is not None and not self._cancelled.is_set():
-                    return delta
+        try:
+            while not self._over:
+                try:
+                    delta = self._step()
+                except ChatError as error:
+                    self._pause_before_retry(error)
+                else:
+                    if delta is not None and not self._cancelled.is_set():
+                        return delta
+        except BaseException:
+            self._over = True
+            self._hang_up()
+            raise
         raise StopIteration
 
     def _step(self) -> MessageDelta | None:
@@ -132,13 +133,13 @@ class DeltaStream(Iterator[MessageDelta]):
         if not self._cancelled.is_set():
             self._wake.clear()
 
-    def _retry_or_raise(self, error: ChatError) -> None:
+    def _pause_before_retry(self, error: ChatError) -> None:
+        """Wait for the next try; raises the error where there is none."""
         self._hang_up()
         if self._cancelled.is_set():
             return
         delay = self._session.retry_delay(error)
         if delay is None:
-            self._over = True
             raise error
         self._client.forget_connection()
         self._wake.wait(delay)
@@ -236,7 +237,7 @@ class ChatClient:
         return bool(answer.ready)
 
     def close(self) -> None:
-        """Close the connection; running streams end with it."""
+        """Close the connection for good; running streams break off."""
         self._close()
 
     def __enter__(self) -> Self:
@@ -263,7 +264,12 @@ class ChatClient:
         Args:
             wake: ends the wait; `DeltaStream.cancel` sets it.
             timeout: seconds; None waits without bound.
+
+        Raises:
+            UsageError: called after `close`.
         """
+        if not self._close.alive:
+            raise UsageError("this ChatClient was closed; make a new one")
         if self._connected:
             return True
         asking = self._stub.ServerLive.future(live_request(), timeout=timeout, metadata=self.endpoint.metadata)

@@ -73,7 +73,7 @@ def exit_status(error: TristreamError) -> int:
 
 def complain(error: Exception | str) -> None:
     """An error as one line on stderr."""
-    stderr.print(Text.assemble(("error: ", "bold red"), visible(str(error))), soft_wrap=True)
+    stderr.print(Text.assemble(("error: ", "bold red"), visible(str(error))), soft_wrap=not stderr.is_terminal)
 
 
 @contextmanager

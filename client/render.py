@@ -80,7 +80,7 @@ class Renderer:
         self._end_block()
         if self._show_usage and (self._finish_reason is not None or self._usage is not None):
             self._gap()
-            self._console.print(Text(self._summary(), "dim"), soft_wrap=True)
+            self._line(Text(self._summary(), "dim"))
 
     def _next_choice(self, index: int | None = None) -> None:
         self._choice = self._choice + 1 if index is None else index
@@ -118,7 +118,11 @@ class Renderer:
         times = f" ×{notice.count}" if notice.count > 1 else ""
         meaning = _MEANING.get(notice.code, "")
         line = Text.assemble(("! ", "yellow"), (f"{notice.code}{times}", "yellow"), (f"  {meaning}", "dim"))
-        self._console.print(line, soft_wrap=True)
+        self._line(line)
+
+    def _line(self, line: Text) -> None:
+        """A line of ours; on a terminal it wraps at words."""
+        self._console.print(line, soft_wrap=not self._console.is_terminal)
 
     def _open(self, kind: str, index: int = -1, call_id: str = "") -> LiveText:
         """The block that text of this kind goes to; begins it where another one is running."""

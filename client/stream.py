@@ -59,18 +59,19 @@ class AsyncDeltaStream(AsyncIterator[MessageDelta]):
             self._hang_up()
 
     async def __anext__(self) -> MessageDelta:
-        while not self._over:
-            try:
-                delta = await self._step()
-            except ChatError as error:
-                await self._retry_or_raise(error)
-            except BaseException:
-                self._over = True
-                self._hang_up()
-                raise
-            else:
-                if delta is not None and not self.cancelled:
-                    return delta
+        try:
+            while not self._over:
+                try:
+                    delta = await self._step()
+                except ChatError as error:
+                    await self._pause_before_retry(error)
+                else:
+                    if delta is not None and not self.cancelled:
+                        return delta
+        except BaseException:
+            self._over = True
+            self._hang_up()
+            raise
         raise StopAsyncIteration
 
     async def _step(self) -> MessageDelta | None:
@@ -107,9 +108,11 @@ class AsyncDeltaStream(AsyncIterator[MessageDelta]):
             raise self._session.failed(error.code().name, error.details() or "") from None
         except asyncio.CancelledError:
             # gRPC raises it in the reader also when only the call was cancelled.
-            if self.cancelled and not _task_is_cancelled():
+            if _task_is_cancelled():
+                raise
+            if self.cancelled:
                 return None
-            raise
+            raise self._session.failed("CANCELLED", "this client was closed") from None
 
     async def _connect(self) -> None:
         """Wait until the channel stands or is known to have failed; in the latter case the call says why."""
@@ -123,13 +126,13 @@ class AsyncDeltaStream(AsyncIterator[MessageDelta]):
         except TimeoutError:
             raise self._session.expired(expiry) from None
 
-    async def _retry_or_raise(self, error: ChatError) -> None:
+    async def _pause_before_retry(self, error: ChatError) -> None:
+        """Wait for the next try; raises the error where there is none."""
         self._hang_up()
         if self.cancelled:
             return
         delay = self._session.retry_delay(error)
         if delay is None:
-            self._over = True
             raise error
         await self._wait(asyncio.sleep(delay))
 
@@ -197,6 +200,7 @@ class AsyncChatClient:
         self.retries = retries or Retries()
         self._channel: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
 
     def stream(
         self, body: Mapping[str, Any], *, model: str = "chat", timeout: float | Deadlines | None = None
@@ -256,7 +260,8 @@ class AsyncChatClient:
             )
 
     async def close(self) -> None:
-        """Close the connection; running streams end with it."""
+        """Close the connection for good; running streams break off."""
+        self._closed = True
         if self._channel is not None:
             await self._channel.close()
             self._channel = None
@@ -273,8 +278,10 @@ class AsyncChatClient:
         """The `grpc.aio.Channel`, made on first use: gRPC ties it to the loop that runs then.
 
         Raises:
-            UsageError: called on another loop than before.
+            UsageError: called on another loop than before, or after `close`.
         """
+        if self._closed:
+            raise UsageError("this AsyncChatClient was closed; make a new one")
         loop = asyncio.get_running_loop()
         if self._channel is None:
             self._loop = loop

@@ -8,6 +8,7 @@ and both hide the status code of a failed call behind text.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -35,6 +36,8 @@ _CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
+
+_LOOPBACK: Final = re.compile(r"(localhost|127\.[\d.]+|\[::1\])(:|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class Endpoint:
     def connect(self, grpc_or_aio: Any) -> Any:
         """A new channel, of the module `grpc` or `grpc.aio`; nothing is sent yet."""
         options = [*_CHANNEL_OPTIONS, *self.channel_options]
+        if _LOOPBACK.match(self.target):
+            options.append(("grpc.enable_http_proxy", 0))  # a proxy of the environment cannot reach this machine
         credentials = self.credentials
         if credentials is None and _SCHEMES.get(urlsplit(self.url).scheme, False):
             credentials = grpc.ssl_channel_credentials()

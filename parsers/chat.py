@@ -49,8 +49,9 @@ _SLOW: Final = 0
 _TEXT: Final = 1
 _CALL: Final = 2
 
-_FAST_BLANKS: Final = 4096
-"""Longest waiting run of blanks that the fast path adds to: beyond it the slow path watches the bound."""
+_RECENT_BLANKS: Final = 4096
+"""Most blanks that are joined as they come, in characters: a longer run is a list of such pieces, so that
+adding to it does not copy it. Also the most that the fast path holds: the slow path watches the bound."""
 
 _new = tuple.__new__
 _NO_QUICK: Final[dict[str, str]] = {}
@@ -58,19 +59,41 @@ _NO_CANDIDATE: Final = re.compile(r"(?!)").search
 
 
 class _Channel:
-    """Content or reasoning: what was sent, and the blanks that wait for what follows them."""
+    """Content or reasoning: what was sent, and the run of blanks that waits for what follows it."""
 
-    __slots__ = ("blanks", "blanks_end", "counted", "fast_count", "flowing", "sent", "tokens", "touched")
+    __slots__ = (
+        "blanks", "blanks_end", "counted", "earlier", "fast_count", "flowing", "sent", "size", "tokens", "touched",
+    )  # fmt: skip
 
     def __init__(self) -> None:
-        self.blanks = ""
+        self.blanks = ""  # the run, or the latest part of a long one
+        self.earlier: list[str] = []  # the parts before it
+        self.size = 0  # of those parts
         self.blanks_end = 0  # offset in the model's text
-        self.tokens: list[Token] = []  # those of the waiting blanks
+        self.tokens: list[Token] = []  # those of the waiting run
         self.sent = False
         self.touched = False  # the waiting run touches a removed marker
         self.flowing = False  # the run is too long to hold: it is sent as it comes
         self.counted = 0
         self.fast_count = 0
+
+    def hold(self, blanks: str, end: int) -> None:
+        """More of the run."""
+        if len(self.blanks) >= _RECENT_BLANKS:
+            self.earlier.append(self.blanks)
+            self.size += len(self.blanks)
+            self.blanks = blanks
+        else:
+            self.blanks += blanks
+        self.blanks_end = end
+
+    def take(self) -> str:
+        """The run, which waits no longer."""
+        run = "".join((*self.earlier, self.blanks))
+        self.earlier.clear()
+        self.size = 0
+        self.blanks = ""
+        return run
 
     def fast(self, text: str, ids: tuple[int, ...], end: int) -> str:
         """On the fast path: what to send where blanks wait or `text` ends with some."""
@@ -107,7 +130,7 @@ class ChatStream:
     __slots__ = (
         "_call_count", "_channel", "_choice", "_complete_calls", "_content", "_engine", "_extras", "_fast_call_count",
         "_fed", "_finished", "_first", "_format", "_held_reasoning", "_held_size", "_index", "_ledger", "_mode",
-        "_options", "_prepend", "_quick", "_reasoning", "_search", "_slow_count", "_tail",
+        "_most_blanks", "_options", "_prepend", "_quick", "_reasoning", "_search", "_slow_count", "_tail",
     )  # fmt: skip
 
     def __init__(
@@ -163,6 +186,7 @@ class ChatStream:
         self._first = ""
         self._quick: Callable[[str], str | None] = _NO_QUICK.get
         self._mode = _SLOW
+        self._most_blanks = min(_RECENT_BLANKS, options.max_held_chars)
 
     @property
     def state(self) -> State:
@@ -182,12 +206,15 @@ class ChatStream:
                 first = self._first
                 if text and ((first and first not in text) or self._search(text) is None):
                     channel = self._channel
-                    self._fed += len(text)
                     if channel.blanks or text[-1] <= " ":
+                        if len(channel.blanks) + len(text) > self._most_blanks:
+                            return self._feed_slowly(delta)
+                        self._fed += len(text)
                         text = channel.fast(text, delta.token_ids, self._fed)
                         if not text:
                             return ()
                     else:
+                        self._fed += len(text)
                         channel.fast_count += len(delta.token_ids)
                     if channel is self._content:
                         return (_new(MessageDelta, (None, text, *self._tail)),)
@@ -228,8 +255,9 @@ class ChatStream:
         draft = Draft(self._choice, self._options)
         self._consume(engine.finish(stopped=reason in ("stop", "tool_calls")), draft)
         content = self._content
+        self._end_reasoning(draft)
         if content.blanks and not content.touched:
-            draft.add_content(content.blanks, account(content.tokens, 0))
+            draft.add_content(content.take(), account(content.tokens, 0))
             content.sent = True
         elif not content.sent and self._held_reasoning:
             draft.add_content("".join(self._held_reasoning)[: self._options.max_held_chars])
@@ -280,57 +308,81 @@ class ChatStream:
                         draft.add_call(_new(ToolCallDelta, (self._index, None, None, event.text, None)))
                     draft.add_ids(self._ledger.ids_before(event.end))
                 case ToolCallStart():
-                    self._content.touched = True
+                    self._touch(draft)
                     self._start_call(event, draft)
                 case ToolCallEnd():
-                    self._content.touched = True
+                    self._touch(draft)
                     if self._index is not None:
                         draft.add_call(_new(ToolCallDelta, (self._index, None, None, "", event.status)))
                         self._complete_calls += event.status == "complete"
                         self._index = None
-                case MarkerRemoved() | ReasoningStart() | ReasoningEnd():
-                    self._content.touched = True
+                case MarkerRemoved() | ReasoningStart():
+                    self._touch(draft)
+                case ReasoningEnd():
+                    self._touch(draft)
+                    self._end_reasoning(draft)
                 case Notice():
                     draft.add_notice(event)
+
+    def _end_reasoning(self, draft: Draft) -> None:
+        """Its last run of blanks is dropped, unless it was too long to hold."""
+        reasoning = self._reasoning
+        if reasoning.flowing:
+            draft.add_notice(Notice("held_text_released", 1, reasoning.blanks_end))
+            reasoning.flowing = False
+
+    def _touch(self, draft: Draft) -> None:
+        """A marker was removed: it touches the run of blanks before and after it."""
+        content = self._content
+        if content.flowing and not content.touched:
+            draft.add_notice(Notice("held_text_released", 1, content.blanks_end))
+        content.touched = True
 
     def _send(self, channel: _Channel, text: str, start: int, end: int, draft: Draft) -> None:
         """Send text under the whitespace rule (PROTOCOL 3)."""
         body = len(text.rstrip(BLANK_CHARS))
         limit = self._options.max_held_chars
         if body == 0:
-            channel.blanks += text
-            channel.blanks_end = end
+            channel.hold(text, end)
             channel.tokens += self._ledger.before(end)
-            if channel.flowing or len(channel.blanks) > limit:
+            if channel.flowing or channel.size + len(channel.blanks) > limit:
                 self._release_blanks(channel, draft)
             return
         lead = len(text) - len(text.lstrip(BLANK_CHARS))
-        run = channel.blanks + text[:lead]
+        waiting_end = channel.blanks_end
+        run = channel.take() + text[:lead]
         kept = run
         if len(run) > limit:
-            draft.add_notice(Notice("held_text_released", 1, channel.blanks_end - len(channel.blanks)))
+            if not channel.flowing:
+                self._note_bent(channel, start + lead - len(run), draft)
         elif not channel.sent:
             if channel is self._reasoning:
                 kept = ""
             elif channel.touched:
                 kept = run[run.rfind("\n") + 1 :]
         waiting = len(kept) - lead  # kept characters that came before this text
-        first = start - waiting if waiting <= 0 else channel.blanks_end - waiting
+        first = start - waiting if waiting <= 0 else waiting_end - waiting
         channel.tokens += self._ledger.before(start + body)
         self._emit(channel, kept + text[lead:body], first, start + body, draft)
-        channel.blanks = text[body:]
-        channel.blanks_end = end
+        channel.hold(text[body:], end)
         channel.tokens = self._ledger.before(end)
         channel.flowing = False
+        if len(channel.blanks) > limit:
+            self._release_blanks(channel, draft)
 
     def _release_blanks(self, channel: _Channel, draft: Draft) -> None:
         """A run of blanks beyond the bound: it goes out, and so does what is left of it."""
-        start = channel.blanks_end - len(channel.blanks)
+        run = channel.take()
+        start = channel.blanks_end - len(run)
         if not channel.flowing:
-            draft.add_notice(Notice("held_text_released", 1, start))
+            self._note_bent(channel, start, draft)
         channel.flowing = True
-        self._emit(channel, channel.blanks, start, channel.blanks_end, draft)
-        channel.blanks = ""
+        self._emit(channel, run, start, channel.blanks_end, draft)
+
+    def _note_bent(self, channel: _Channel, start: int, draft: Draft) -> None:
+        """A run beyond the bound goes out where the whitespace rule may have had a say."""
+        if channel.touched or (channel is self._reasoning and not channel.sent):
+            draft.add_notice(Notice("held_text_released", 1, start))
 
     def _emit(self, channel: _Channel, text: str, start: int, end: int, draft: Draft) -> None:
         taken = account(channel.tokens, start)
@@ -367,13 +419,8 @@ class ChatStream:
                 self._mode = _CALL
         elif state is State.CONTENT or (state is State.REASONING and self._options.include_reasoning):
             channel = self._content if state is State.CONTENT else self._reasoning
-            if (
-                engine.is_plain
-                and channel.sent
-                and not channel.touched
-                and not channel.flowing
-                and len(channel.blanks) < _FAST_BLANKS
-            ):
+            fits = channel.sent and not channel.touched and not channel.flowing
+            if fits and engine.is_plain and len(channel.blanks) < self._most_blanks:
                 scanner = engine.scanner
                 self._channel = channel
                 self._search = scanner.search

@@ -320,17 +320,16 @@ class TaggedDecoder:
             if ends is None and following == NO:
                 match = self._data.stop(text, tag + 1)
                 continue
-            if at > pos:
-                self._add(text[pos:at], out)
+            taken = self._add(text, pos, at, out)
+            if self.end is not None:
+                return taken
             if ends is None:
-                return -at - 1 if self.end is None else at
-            if self.end is None:
-                self._close_value(out, at)
-                if ends != "closer":
-                    self._context.note("recovered_value", at)
+                return -at - 1
+            self._close_value(out, at)
+            if ends != "closer":
+                self._context.note("recovered_value", at)
             return following
-        self._add(text[pos:], out)
-        return len(text)
+        return self._add(text, pos, len(text), out)
 
     def _end_of_value(
         self, text: str, tag: int, line_start: bool, final: bool, stopped: bool
@@ -363,24 +362,33 @@ class TaggedDecoder:
             undecided = undecided or end == MORE
         return None, MORE if undecided else NO
 
-    def _add(self, piece: str, out: list[str]) -> None:
+    def _add(self, text: str, start: int, end: int, out: list[str]) -> int:
+        """More of the value; returns `end`, or where the bound on held text was met."""
+        if start == end:
+            return end
         self._line_start = False
+        piece = text[start:end]
         if self._at is _At.STRING:
             out.append(encode_basestring(piece)[1:-1])
-            return
-        self._pieces.append(piece)
-        self._held += len(piece)
+            return end
         if self._kind.is_string:
             # `null` is still possible only while all of the value is a beginning of that word.
+            self._pieces.append(piece)
             so_far = "".join(self._pieces)
             if not "null".startswith(so_far):
                 self._pieces.clear()
                 out.append('"' + encode_basestring(so_far)[1:-1])
                 self._at = _At.STRING
-        elif self._held > self._context.max_held:
+            return end
+        room = self._context.max_held - self._held
+        if len(piece) > room:
             self._pieces.clear()
             self._context.note("held_text_released", -1)
             self.end = End.INVALID
+            return start + room
+        self._pieces.append(piece)
+        self._held += len(piece)
+        return end
 
     def _close_value(self, out: list[str], pos: int) -> None:
         if self._at is _At.STRING:

@@ -24,6 +24,7 @@ from tristream.client import (
     ServerUnreachable,
     StreamBroken,
 )
+from tristream.parsers import UsageError
 
 pytestmark = pytest.mark.server
 
@@ -181,3 +182,17 @@ except ServerUnreachable:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, "told\n"), done.stderr
+
+
+def test_a_closed_client(scripted: Any) -> None:
+    client = ChatClient(scripted.url)
+    stream = client.stream(scripted.body(*LONG, tag="sync closed"), model=scripted.model)
+    next(stream)
+    timer = threading.Timer(0.2, client.close)
+    timer.start()
+    with pytest.raises(StreamBroken, match="closed"):
+        next(stream)
+    assert next(stream, None) is None
+    with pytest.raises(UsageError, match="was closed"):
+        client.complete(scripted.body(END), model=scripted.model)
+    assert [entry["end"] for entry in scripted.ended("sync closed")] == ["cancelled"]

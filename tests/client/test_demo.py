@@ -33,7 +33,7 @@ def test_fits_agrees_with_a_validator(value: Any) -> None:
 
 
 def call(arguments: str, status: Any = "complete") -> Message:
-    return Message(tool_calls=(ToolCall("call_1", "get_weather", arguments, status),))
+    return Message(tool_calls=[ToolCall("call_1", "get_weather", arguments, status)])
 
 
 @pytest.mark.parametrize(

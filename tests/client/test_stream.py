@@ -397,3 +397,19 @@ def test_one_client_for_each_loop(scripted: Any) -> None:
     asyncio.run(use())
     with pytest.raises(UsageError, match="another event loop"):
         asyncio.run(use())
+
+
+def test_a_closed_client(scripted: Any) -> None:
+    async def run() -> None:
+        client = AsyncChatClient(scripted.url)
+        stream = client.stream(scripted.body(*LONG, tag="closed"), model=scripted.model)
+        assert (await anext(stream)).content == "x"
+        asyncio.get_running_loop().call_later(0.2, lambda: asyncio.ensure_future(client.close()))
+        with pytest.raises(StreamBroken, match="this client was closed"):
+            await anext(stream)
+        assert await anext(stream, None) is None
+        with pytest.raises(UsageError, match="was closed"):
+            await client.complete(scripted.body(END), model=scripted.model)
+
+    asyncio.run(run())
+    assert [entry["end"] for entry in scripted.ended("closed")] == ["cancelled"]

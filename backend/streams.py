@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from tristream.parsers.events import Delta, Notice
-from tristream.parsers.message import FinishReason, MessageDelta, Usage
-from tristream.parsers.request import ChatOptions
+from tristream.parsers import ChatOptions, ChatStream, Delta, MessageDelta, Notice, Usage, load_format
+from tristream.parsers.message import FinishReason
 
 from .detokenizer import Detokenizer, Vocabulary
 from .merging import merge_deltas
@@ -99,8 +98,6 @@ class Stream:
         Raises:
             RequestError: unknown format, or options that cannot be served.
         """
-        from tristream.parsers import ChatStream, load_format
-
         spec = load_format(opening.format or settings.format)
         # ids of calls are derived from the seed: the stream's own unless the request brings one
         options = ChatOptions.from_openai(

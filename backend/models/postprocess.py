@@ -24,8 +24,7 @@ from tristream.backend.settings import ModelArguments, PostprocessSettings, read
 from tristream.backend.streams import Stream, lost_message, merge_deltas
 from tristream.backend.table import StreamTable
 from tristream.backend.tensors import input_tensors, message_tensors, read_ints, read_text
-from tristream.parsers.errors import RequestError
-from tristream.parsers.message import MessageDelta
+from tristream.parsers import MessageDelta, RequestError, load_format
 
 __all__ = ["PostprocessModel"]
 
@@ -81,6 +80,10 @@ class PostprocessModel:
         self._settings = read_settings(PostprocessSettings, arguments.parameters, arguments.directory)
         if self._settings.tokenizer is None:
             raise SettingsError("tokenizer", "nothing", "the LLM's tokenizer.json, or a folder that holds one")
+        try:
+            load_format(self._settings.format)
+        except RequestError as error:
+            raise SettingsError("format", error.found, error.allowed) from None
         self._vocabulary = load_vocabulary(self._settings.tokenizer)
         self._table = StreamTable(self._settings, self._clock)
         self._metrics = Metrics(self._pb, arguments.name, enabled=self._settings.metrics)

@@ -9,6 +9,9 @@ tokens of the first choice; else JSON with those of these keys that say somethin
     logprobs           one OpenAI `logprobs.content` entry for each id
     prompt_tokens, completion_tokens   counts of this choice, on its last step
     last               true: all choices have ended, nothing follows
+
+A request that is refused gets one such step too, `error` in the words of RequestError or UnavailableError: so that
+`postprocess` hears of it. Only what has no stream_id, or that of another live stream, is answered by Triton's error.
 """
 
 from __future__ import annotations

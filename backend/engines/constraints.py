@@ -22,6 +22,9 @@ from typing import Any, Final
 import torch
 import xgrammar
 
+from tristream.backend.errors import UnavailableError
+from tristream.parsers.errors import RequestError
+
 from .base import Constraint
 
 __all__ = ["CompiledGrammar", "GrammarStore", "RowConstraint", "forbid"]
@@ -30,6 +33,7 @@ MAX_BLANKS: Final = 16
 """Most blanks in a row between JSON's tokens: a small model likes to write them for ever."""
 MAX_PENDING: Final = 256
 """Most grammars that wait for a worker: streams that ask for one and go again must not pile up work."""
+TRY_LATER: Final = "try again later"
 PATIENCE: Final = 10
 """Most wall time to wait for a grammar, in multiples of the CPU time it may take."""
 
@@ -106,7 +110,8 @@ class GrammarStore:
             if pending is None:
                 pending = CompiledGrammar(key)
                 if self._jobs.qsize() >= MAX_PENDING:
-                    pending.error, pending.ready = f"{MAX_PENDING} grammars of constraints wait to be compiled", True
+                    found = f"{MAX_PENDING} grammars wait to be compiled"
+                    pending.error, pending.ready = str(UnavailableError("compile_queue", found, TRY_LATER)), True
                     return pending
                 self._known[key] = pending
                 self._jobs.put(_Job(pending, constraint))
@@ -119,11 +124,11 @@ class GrammarStore:
             return ""
         spent = pending.cpu_s()
         if spent is not None and spent > self._timeout_s:
-            return f"the constraint's grammar takes more than {self._timeout_s:g} s to compile (compile_timeout_s)"
+            found = f"a grammar that takes more than {self._timeout_s:g} s to compile (compile_timeout_s)"
+            return str(RequestError("constraint", found, "a smaller or simpler one"))
         if time.monotonic() - pending.submitted > PATIENCE * self._timeout_s:
-            return (
-                f"the constraint's grammar was not compiled within {PATIENCE * self._timeout_s:g} s: compilers are busy"
-            )
+            found = f"a grammar was not compiled within {PATIENCE * self._timeout_s:g} s: compilers are busy"
+            return str(UnavailableError("compile_timeout_s", found, TRY_LATER))
         return ""
 
     def close(self) -> None:
@@ -141,7 +146,9 @@ class GrammarStore:
             try:
                 pending.grammar = self._compile(job.constraint)
             except Exception as error:  # noqa: BLE001 - xgrammar raises RuntimeError, ValueError and pydantic's own
-                pending.error = f"the constraint is no grammar: {_reason(error)}"
+                pending.error = str(
+                    RequestError("constraint", f"no grammar: {_reason(error)}", "what xgrammar compiles")
+                )
             pending.ready = True
             with self._lock:
                 if pending.error:

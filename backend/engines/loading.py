@@ -99,7 +99,7 @@ def load_model(
         model, loaded_tokenizer = _load_gguf(path, dtype) if path.suffix == ".gguf" else _load_folder(path, dtype)
         if tokenizer is not None:
             loaded_tokenizer = AutoTokenizer.from_pretrained(tokenizer)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except Exception as error:  # a file that is none makes transformers raise anything
         raise SettingsError(
             "model", f"{path}: {_first_line(error)}", "a Hugging Face folder or a .gguf file"
         ) from error

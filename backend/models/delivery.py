@@ -10,14 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from tristream.backend.engines.base import Step, merge_steps, step_meta
 from tristream.backend.pb import PbModule
 from tristream.backend.responder import Responder, log_unexpected
 from tristream.backend.tensors import ints_tensor, text_tensor
 
-__all__ = ["Delivery", "Outlet"]
+__all__ = ["Delivery", "Outlet", "step_tensors"]
 
 ASK_TOKENS: Final = 16
 ASK_S: Final = 0.25
@@ -25,9 +25,9 @@ ASK_S: Final = 0.25
 
 
 class Outlet:
-    """One request's way out: steps that wait, and when its client was last asked after."""
+    """One request's way out: a sink for its stream's steps, and when its client was last asked after."""
 
-    __slots__ = ("_put", "asked_at", "gone", "responder", "since_asked", "steps", "stream_id")
+    __slots__ = ("_put", "asked_at", "ended", "gone", "responder", "since_asked", "steps", "stream_id")
 
     def __init__(self, stream_id: str, responder: Responder, put: Callable[[Outlet, Step], None]) -> None:
         self.stream_id = stream_id
@@ -36,11 +36,21 @@ class Outlet:
         self.since_asked = 0
         self.asked_at = time.monotonic()
         self.gone = False
+        self.ended = False
         self._put = put
 
     def __call__(self, step: Step) -> None:
         """Take a step; never waits."""
         self._put(self, step)
+
+
+def step_tensors(pb: PbModule, stream_id: str, step: Step) -> list[Any]:
+    """The output tensors of a step: always the same three, since Triton batches only such requests together."""
+    return [
+        text_tensor(pb, "stream_id", (stream_id,)),
+        ints_tensor(pb, "token_ids", step.token_ids),
+        text_tensor(pb, "meta", (step_meta(step),)),
+    ]
 
 
 class Delivery:
@@ -55,24 +65,22 @@ class Delivery:
         self._pb = pb
         self._stop = stop
         self._changed = threading.Condition()
-        self._outlets: set[Outlet] = set()
+        self._watched: set[Outlet] = set()
         self._ready: list[Outlet] = []
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
         self._thread.start()
 
     def open(self, stream_id: str, responder: Responder) -> Outlet:
-        """A sink for a stream's steps; it owns the responder from now on."""
-        outlet = Outlet(stream_id, responder, self._put)
-        with self._changed:
-            self._outlets.add(outlet)
-            self._changed.notify()
-        return outlet
+        """A sink for a stream's steps. From the first step, or from `watch`, the responder is this thread's alone."""
+        return Outlet(stream_id, responder, self._put)
 
-    def forget(self, outlet: Outlet) -> None:
-        """Give the responder back: the stream was refused."""
+    def watch(self, outlet: Outlet) -> None:
+        """The stream was accepted: from now on ask whether its client has gone."""
         with self._changed:
-            self._outlets.discard(outlet)
+            if not outlet.ended:
+                self._watched.add(outlet)
+                self._changed.notify()
 
     def close(self) -> None:
         """Send what waits and end the thread."""
@@ -92,19 +100,21 @@ class Delivery:
         while True:
             with self._changed:
                 if not self._ready and not self._closing:
-                    self._changed.wait(ASK_S if self._outlets else None)
+                    self._changed.wait(ASK_S if self._watched else None)
                 if self._closing and not self._ready:
                     return
                 work = [(outlet, outlet.steps) for outlet in self._ready]
                 for outlet in self._ready:
                     outlet.steps = []
                 self._ready = []
-                listening = list(self._outlets)
+                watched = list(self._watched)
             for outlet, steps in work:
                 self._guarded(outlet, lambda outlet=outlet, steps=steps: self._send(outlet, steps))  # type: ignore[misc]
             now = time.monotonic()
-            for outlet in listening:
-                if not outlet.gone and (outlet.since_asked >= ASK_TOKENS or now - outlet.asked_at >= ASK_S):
+            for outlet in watched:
+                if not (outlet.gone or outlet.ended) and (
+                    outlet.since_asked >= ASK_TOKENS or now - outlet.asked_at >= ASK_S
+                ):
                     self._guarded(outlet, lambda outlet=outlet: self._ask(outlet))  # type: ignore[misc]
 
     def _guarded(self, outlet: Outlet, action: Callable[[], None]) -> None:
@@ -117,21 +127,15 @@ class Delivery:
     def _send(self, outlet: Outlet, steps: Sequence[Step]) -> None:
         if steps[-1].last:
             with self._changed:
-                self._outlets.discard(outlet)
+                outlet.ended = True
+                self._watched.discard(outlet)
         if outlet.gone:
-            if steps[-1].last:
+            if outlet.ended:
                 outlet.responder.close()
             return
         for step in merge_steps(steps):
             outlet.since_asked += len(step.token_ids)
-            outlet.responder.send(
-                [
-                    text_tensor(self._pb, "stream_id", (outlet.stream_id,)),
-                    ints_tensor(self._pb, "token_ids", step.token_ids),
-                    text_tensor(self._pb, "meta", (step_meta(step),)),
-                ],
-                final=step.last,
-            )
+            outlet.responder.send(step_tensors(self._pb, outlet.stream_id, step), final=step.last)
 
     def _ask(self, outlet: Outlet) -> None:
         outlet.since_asked = 0

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tristream.backend.engines.base import Constraint, Engine, GenerationRequest, Sampling
+from tristream.backend.engines.base import Constraint, Engine, GenerationRequest, Sampling, Step
 from tristream.backend.pb import PbModule, PbRequest, PbTensor
-from tristream.backend.responder import Responder, log_unexpected
+from tristream.backend.responder import INTERNAL_MESSAGE, Responder, log_unexpected
 from tristream.backend.settings import ModelArguments, limited, read_settings
 from tristream.backend.tensors import input_tensors, read_flag, read_ints, read_text
-from tristream.parsers.errors import RequestError
+from tristream.parsers.errors import RequestError, TristreamError
 
-from .delivery import Delivery
+from .delivery import Delivery, step_tensors
 
 __all__ = ["LlmModel", "LlmSettings"]
 
@@ -111,7 +111,6 @@ class LlmModel:
 
     def _serve(self, request: PbRequest, responder: Responder) -> None:
         assert self._engine is not None
-        assert self._delivery is not None
         inputs = input_tensors(request)
         if "stream_id" not in inputs:
             raise RequestError("stream_id", "no such input", "STRING [1], an id that no other live stream has")
@@ -120,6 +119,20 @@ class LlmModel:
             self._engine.stop(stream_id)
             responder.close()
             return
+        try:
+            self._begin(stream_id, inputs, responder)
+        except Exception as error:
+            if isinstance(error, RequestError) and error.field == "stream_id":
+                raise  # a step under that id would end the stream that has it
+            # In-band, not as Triton's error: in an ensemble that one ends the request without a word to postprocess,
+            # which would keep the stream's state for an hour (TRITON.md, ensembles, 9).
+            log_unexpected(self._pb, error)
+            text = str(error) if isinstance(error, TristreamError) else INTERNAL_MESSAGE
+            responder.send(step_tensors(self._pb, stream_id, Step((), "error", text, last=True)), final=True)
+
+    def _begin(self, stream_id: str, inputs: Mapping[str, PbTensor], responder: Responder) -> None:
+        assert self._engine is not None
+        assert self._delivery is not None
         if "input_ids" not in inputs:
             raise RequestError("input_ids", "no such input", "INT32 [k], the ids of the rendered prompt")
         generation = GenerationRequest(
@@ -129,11 +142,8 @@ class LlmModel:
             Constraint.from_json(_text(inputs, "constraint"), max_bytes=self._settings.max_constraint_bytes),
         )
         outlet = self._delivery.open(stream_id, responder)
-        try:
-            self._engine.submit(generation, outlet)
-        except Exception:
-            self._delivery.forget(outlet)
-            raise
+        self._engine.submit(generation, outlet)
+        self._delivery.watch(outlet)
 
     def _refuse(self, responder: Responder, error: Exception) -> None:
         log_unexpected(self._pb, error)

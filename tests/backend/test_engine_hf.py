@@ -16,7 +16,7 @@ import torch
 import xgrammar
 from transformers import Gemma2Config, Lfm2Config, LlamaConfig, MistralConfig
 
-from support.tiny_llm import END_ID, Collector, SlowCompiler, run, tiny_folder, tiny_tokenizer
+from support.tiny_llm import END_ID, SIZES, Collector, SlowCompiler, run, tiny_folder, tiny_tokenizer
 from tristream.backend.engines.base import Constraint, GenerationRequest, Sampling
 from tristream.backend.engines.cache import RowCache
 from tristream.backend.engines.hf import EngineLimits, TransformersEngine
@@ -26,21 +26,8 @@ from tristream.parsers.errors import RequestError
 
 TOKENIZER = tiny_tokenizer()
 KNOWN = len(TOKENIZER)
-PADDED = KNOWN + 3  # logits without a token, as many models have
+PADDED = SIZES["vocab_size"]
 CPU = torch.device("cpu")
-SIZES: dict[str, Any] = {
-    "vocab_size": PADDED,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": 256,
-    "eos_token_id": END_ID,
-    "bos_token_id": None,
-    "pad_token_id": None,
-}
 CONFIGS: dict[str, Callable[[], Any]] = {
     "full attention": lambda: LlamaConfig(**SIZES),
     "sliding window": lambda: MistralConfig(**SIZES, sliding_window=8),

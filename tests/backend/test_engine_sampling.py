@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any
 
 import pytest
 import torch
@@ -15,11 +16,11 @@ CPU = torch.device("cpu")
 LOGITS = torch.tensor([math.log(share) for share in (0.5, 0.25, 0.15, 0.1)])
 
 
-def sampler(vocabulary: int = 4, prompt: tuple[int, ...] = (), index: int = 0, **parameters: object) -> RowSampler:
-    return RowSampler(Sampling(**parameters), index, prompt, vocabulary, CPU)  # type: ignore[arg-type]
+def sampler(vocabulary: int = 4, prompt: tuple[int, ...] = (), index: int = 0, **parameters: Any) -> RowSampler:
+    return RowSampler(Sampling(**parameters), index, prompt, vocabulary, CPU)
 
 
-def draws(count: int, logits: torch.Tensor = LOGITS, **parameters: object) -> Counter[int]:
+def draws(count: int, logits: torch.Tensor = LOGITS, **parameters: Any) -> Counter[int]:
     row = sampler(len(logits), seed=1, **parameters)
     return Counter(choose(logits[None], [row])[0] for _ in range(count))
 
@@ -54,7 +55,7 @@ def test_temperature_flattens() -> None:
         ({"top_k": 10}, {0, 1, 2, 3}),
     ],
 )
-def test_filters(parameters: dict[str, float], allowed: set[int]) -> None:
+def test_filters(parameters: dict[str, Any], allowed: set[int]) -> None:
     assert set(draws(300, **parameters)) == allowed
 
 
@@ -76,7 +77,8 @@ def test_top_p_beyond_the_first_candidates() -> None:
 def test_forbidden_tokens_are_never_drawn() -> None:
     logits = torch.full((1000,), -torch.inf)
     logits[[3, 700]] = 0.0
-    for parameters in ({}, {"top_p": 0.9}, {"top_k": 50}, {"min_p": 0.1}, {"temperature": 50.0}):
+    cases: tuple[dict[str, Any], ...] = ({}, {"top_p": 0.9}, {"top_k": 50}, {"min_p": 0.1}, {"temperature": 50.0})
+    for parameters in cases:
         assert set(draws(200, logits, **parameters)) == {3, 700}
 
 

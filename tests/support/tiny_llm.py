@@ -22,6 +22,22 @@ SPECIAL: Final = (END, "<|user|>", "<think>")
 WORDS: Final = ("th", "the", "an", "and", "in", "er", "re", "on", "at", "en", "ing", "or", "is", "it", "he", "ou")
 
 
+SIZES: Final[dict[str, Any]] = {
+    "vocab_size": 278,  # three more logits than tokens, as many models have
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 256,
+    "eos_token_id": END_ID,
+    "bos_token_id": None,
+    "pad_token_id": None,
+}
+"""Of a transformers configuration."""
+
+
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
     """Bytes, a few merged pieces, three special tokens."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())

@@ -89,6 +89,12 @@ def run(vocabulary: Vocabulary, ids: Sequence[int], step: int = 1) -> list[Delta
     return deltas + detokenizer.finish()
 
 
+def id_of(vocabulary: Vocabulary, token: str) -> int:
+    number = vocabulary.tokenizer.token_to_id(token)
+    assert number is not None
+    return number
+
+
 def joined(deltas: Sequence[Delta]) -> str:
     return "".join(delta.text for delta in deltas)
 
@@ -169,7 +175,7 @@ def test_an_unfinished_character_is_flushed(name: str) -> None:
     vocabulary = VOCABULARIES[name]
     start = vocabulary.tokenizer.encode("ab", add_special_tokens=False).ids
     broken = vocabulary.tokenizer.encode("𓀀", add_special_tokens=False).ids[-4:-1]
-    think = vocabulary.tokenizer.token_to_id("<think>")
+    think = id_of(vocabulary, "<think>")
     assert joined(run(vocabulary, start + broken)) == vocabulary.decode(start + broken)
     deltas = run(vocabulary, [*start, *broken, think])
     assert joined(deltas) == vocabulary.decode([*start, *broken, think])
@@ -181,7 +187,7 @@ def test_an_unfinished_character_is_flushed(name: str) -> None:
 def test_the_first_blank_is_stripped_once() -> None:
     vocabulary = VOCABULARIES["metaspace"]
     hello = vocabulary.tokenizer.encode("Hello a b", add_special_tokens=False).ids
-    think = vocabulary.tokenizer.token_to_id("<think>")
+    think = id_of(vocabulary, "<think>")
     assert joined(run(vocabulary, hello)) == "Hello a b"
     assert joined(run(vocabulary, [think, *hello])) == "<think> Hello a b"
 
@@ -194,7 +200,7 @@ def test_blanks_of_word_pieces() -> None:
 
 def test_unknown_ids_have_no_text_and_are_counted() -> None:
     vocabulary = VOCABULARIES["byte_level"]
-    a = vocabulary.tokenizer.token_to_id("a")
+    a = id_of(vocabulary, "a")
     detokenizer = Detokenizer(vocabulary)
     deltas = [*detokenizer.feed([a, 1 << 30, -1, a]), *detokenizer.finish()]
     assert joined(deltas) == "aa"

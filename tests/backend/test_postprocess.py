@@ -103,7 +103,8 @@ def test_a_batch_is_coalesced_per_stream(pb: Any) -> None:
     batch = [rig.step(f"{name}{place} ", name) for place in range(3) for name in "ab"]
     answers = rig.run(*batch)
     assert [len(answer) for answer in answers] == [1, 1, 0, 0, 0, 0]
-    assert [answer[0]["content"] for answer in answers[:2]] == [["a0 a1 a2"], ["b0 b1 b2"]]  # a last blank may touch a marker: held
+    # the last blank is held: it may touch a marker
+    assert [answer[0]["content"] for answer in answers[:2]] == [["a0 a1 a2"], ["b0 b1 b2"]]
     assert all(request.sender.sends == 1 for request in batch)
 
 

@@ -22,6 +22,10 @@ def ids_of_text(text: str) -> list[int]:
     return list(VOCABULARY.tokenizer.encode(text, add_special_tokens=False).ids)
 
 
+def id_of(spelling: str) -> int:
+    return next(number for number, known in VOCABULARY.added.items() if known == spelling)
+
+
 def exact(ids: Sequence[int]) -> list[tuple[str, tuple[int, ...], bool]]:
     detokenizer = Detokenizer(VOCABULARY)
     return shape([*detokenizer.feed(ids), *detokenizer.finish()])
@@ -79,7 +83,7 @@ def test_special_tokens_left_out_of_the_text() -> None:
 
 
 def test_a_stop_token_that_never_shows() -> None:
-    eos = VOCABULARY.tokenizer.token_to_id("<｜end▁of▁sentence｜>")
+    eos = id_of("<｜end▁of▁sentence｜>")
     ids = ids_of_text("done")
     assert realigned([("done", [*ids, eos])])[-1] == ("<｜end▁of▁sentence｜>", (eos,), True)
 

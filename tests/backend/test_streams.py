@@ -61,9 +61,9 @@ def end(**meta: Any) -> str:
 def test_text_and_end() -> None:
     stream = stream_of(prompt_tokens=7)
     deltas = [*stream.feed(ids("Hel")), *stream.feed(ids("lo</think>!"))]
-    assert not stream.ended
+    before = stream.ended
     deltas += stream.feed(ids("?"), end())
-    assert stream.ended
+    assert (before, stream.ended) == (False, True)
     message = fold(deltas)
     assert (message.content, message.finish_reason) == ("Hello!?", "stop")
     assert message.usage == Usage(7, len(ids("Hel") + ids("lo</think>!") + ids("?")), 0)
@@ -118,9 +118,9 @@ def test_usage_comes_once_after_the_last_choice() -> None:
     deltas = stream.feed(ids("a"), json.dumps({"choice_index": 1}))
     deltas += stream.feed(ids("b"))
     deltas += stream.feed(ids("c"), end(choice_index=1))
-    assert not stream.ended
+    before = stream.ended
     deltas += stream.feed(ids("d"), end(finish_reason="length"))
-    assert stream.ended
+    assert (before, stream.ended) == (False, True)
     assert [(delta.choice_index, delta.usage) for delta in deltas if delta.usage] == [(0, Usage(10, 4, 0))]
     assert deltas[-1].usage
     assert fold([delta for delta in deltas if delta.choice_index == 0]).content == "bd"

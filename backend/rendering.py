@@ -6,6 +6,7 @@ arguments as objects or as JSON text. Loading renders once, so that the first re
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -217,7 +218,9 @@ class ChatTemplate:
         return True
 
 
+@functools.cache
 def _load_tokenizer(folder: Path) -> Any:
+    """Once per process."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     if not folder.is_dir() or not (folder / "tokenizer.json").is_file():

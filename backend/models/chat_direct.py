@@ -182,9 +182,11 @@ class ChatDirectModel:
         answer = _Answer(self._pb, self._metrics, stream, responder)
         stream_id = stream.opening.stream_id
         call: LlmCall | None = None
+        done = False
         try:
             call = await self._llm.start(stream_id, prompt)
             await self._pass_on(stream, call, answer)
+            done = stream.ended
             responder.close()
         except (LlmLostError, LlmUnavailableError) as error:
             self._pb.Logger.log_error(f"tristream: stream {stream_id}: the LLM at {self._llm.url}: {error}")
@@ -198,7 +200,7 @@ class ChatDirectModel:
         finally:
             if call is not None:
                 await call.close()
-                if not stream.ended:
+                if not done:
                     await self._llm.stop(stream_id, STOP_TIMEOUT_S)
 
     async def _pass_on(self, stream: Stream, call: LlmCall, answer: _Answer) -> None:

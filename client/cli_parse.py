@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -70,20 +70,31 @@ def formats(
     if as_json:
         _write([_describe(known_format) for known_format in known], indent=2)
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("format", "reasoning", "markers of tool calls", "models"):
-        table.add_column(column)
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    widths = [max(map(len, format_names())), 24, 14]
+    widths.append(max(10, stdout.width - sum(widths) - 2 * len(widths)))
+    for column, width in zip(("format", "reasoning", "tool calls", "models"), widths, strict=True):
+        table.add_column(column, no_wrap=True, width=width, overflow="ellipsis")
     for known_format in known:
         described = _describe(known_format)
-        reasoning = described["reasoning"] or {"starts": (), "ends": ()}
+        reasoning = described["reasoning"]
+        marks = () if reasoning is None else (*reasoning["starts"][:1], *reasoning["ends"][:1])
         table.add_row(
             Text(known_format.name, "bold"),
-            Text(" ".join((*reasoning["starts"], "…", *reasoning["ends"])) if described["reasoning"] else ""),
-            Text(" ".join(described["tool_markers"])),
+            Text(" … ".join(marks).replace("\n", "⏎")),
+            Text(_opener(known_format, described["tool_markers"]).replace("\n", "⏎")),
             Text(", ".join(known_format.models), "dim"),
         )
-    stdout.print(table)
-    stdout.print(Text("\nAny two compose as REASONING+TOOLS, e.g. qwen3+hermes.", "dim"))
+    stdout.print(table, crop=False)
+    stdout.print(Text("\nAny two compose as REASONING+TOOLS, e.g. qwen3+hermes; --json tells everything.", "dim"))
+
+
+def _opener(known: Format, markers: Sequence[str]) -> str:
+    """A marker that calls begin with, for people."""
+    if known.tools is None:
+        return ""
+    openers = [marker for marker in markers if len(marker) > 1 and not marker.startswith("</")]
+    return next(iter((*known.tools.wrappers, *reversed(openers))), "JSON or Python")
 
 
 def _describe(known: Format) -> dict[str, Any]:

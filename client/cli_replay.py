@@ -35,7 +35,7 @@ def replay(
         cases = list(read_cases(files))
         if formats is not None:
             kept = {name.strip() for name in formats.split(",")} - {""}
-            cases = [case for case in cases if case.get("format") in kept]
+            cases = [case for case in cases if str(case.get("format")) in kept]
         failed = [result for result in _run(cases) if not result.passed]
         if as_json:
             typer.echo(json.dumps(_summary(len(cases), failed), ensure_ascii=False))

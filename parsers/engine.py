@@ -135,7 +135,9 @@ class Engine:
         """The output has ended (`stopped`: by itself, not by a cut): release or drop what is held."""
         events = self._run(final=True, stopped=stopped)
         if self._unclosed or (self.state is State.TOOL_ARGS and self._named):
-            if not self._as_text:
+            if self._as_text:
+                self._text(self.held, 0, len(self.held))
+            else:
                 if stopped:
                     events.append(Notice("incomplete_call", 1, self.position))
                 events.append(ToolCallEnd("incomplete"))

@@ -63,6 +63,7 @@ class _Channel:
 
     __slots__ = (
         "blanks", "blanks_end", "counted", "earlier", "fast_count", "flowing", "sent", "size", "tokens", "touched",
+        "unsent",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -75,7 +76,8 @@ class _Channel:
         self.touched = False  # the waiting run touches a removed marker
         self.flowing = False  # the run is too long to hold: it is sent as it comes
         self.counted = 0
-        self.fast_count = 0
+        self.fast_count = 0  # tokens sent on the fast path, those of the run before them included
+        self.unsent = 0  # tokens that came on the fast path, less those it sent: `_counted` adds both up
 
     def hold(self, blanks: str, end: int) -> None:
         """More of the run."""
@@ -103,8 +105,11 @@ class _Channel:
             self.blanks_end = end
             if ids:
                 self.tokens.append(Token(end - len(text), end, ids, ()))
+                self.unsent += len(ids)
             return ""
-        self.fast_count += len(ids) + sum(len(token.ids) for token in self.tokens)
+        waited = sum(len(token.ids) for token in self.tokens)
+        self.fast_count += len(ids) + waited
+        self.unsent -= waited
         self.tokens.clear()
         text, self.blanks = self.blanks + text[:body], text[body:]
         self.blanks_end = end
@@ -466,7 +471,8 @@ class ChatStream:
 
     def _counted(self) -> int | None:
         """Tokens seen, or None where no ids came."""
-        fast = self._content.fast_count + self._reasoning.fast_count + self._fast_call_count
+        content, reasoning = self._content, self._reasoning
+        fast = content.fast_count + content.unsent + reasoning.fast_count + reasoning.unsent + self._fast_call_count
         return fast + self._slow_count or None
 
 

@@ -26,6 +26,17 @@ def merge_deltas(deltas: Sequence[MessageDelta]) -> list[MessageDelta]:
     """
     if len(deltas) < 2:
         return list(deltas)
+    # By far the commonest: content and nothing else, or reasoning and nothing else.
+    content = [
+        delta.content for delta in deltas if delta.content is not None and delta == MessageDelta(None, delta.content)
+    ]
+    if len(content) == len(deltas):
+        return [MessageDelta(content="".join(content))]
+    reasoning = [
+        delta.reasoning for delta in deltas if delta.reasoning is not None and delta == MessageDelta(delta.reasoning)
+    ]
+    if len(reasoning) == len(deltas):
+        return [MessageDelta(reasoning="".join(reasoning))]
     merged: list[MessageDelta] = []
     group = _Group(deltas[0])
     for delta in deltas[1:]:

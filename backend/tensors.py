@@ -56,10 +56,7 @@ def text_tensor(pb: PbModule, name: str, values: Sequence[str]) -> Any:
         name: the output's name.
         values: k texts.
     """
-    array = np.empty((1, len(values)), np.object_)
-    for column, value in enumerate(values):
-        array[0, column] = encode_text(value)
-    return pb.Tensor(name, array)
+    return pb.Tensor(name, np.array([[encode_text(value) for value in values]], np.object_))
 
 
 def ints_tensor(pb: PbModule, name: str, values: Sequence[int]) -> Any:
@@ -104,7 +101,7 @@ def read_text(tensor: PbTensor, *, field: str | None = None, lenient: bool = Fal
     array = tensor.as_numpy()
     if array.size != 1:
         raise RequestError(field or tensor.name(), f"{array.size} elements", "exactly one")
-    value = array.reshape(-1)[0]
+    value = array.item()
     if isinstance(value, bytes):
         try:
             return value.decode("utf-8", "replace" if lenient else "strict")
@@ -138,7 +135,7 @@ def read_flag(tensor: PbTensor, *, field: str | None = None) -> bool:
     array = tensor.as_numpy()
     if array.size != 1:
         raise RequestError(field or tensor.name(), f"{array.size} elements", "exactly one")
-    return bool(array.reshape(-1)[0])
+    return bool(array.item())
 
 
 def message_tensors(pb: PbModule, delta: MessageDelta) -> list[Any]:

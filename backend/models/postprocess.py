@@ -115,6 +115,8 @@ class PostprocessModel:
                     self._refuse([responder], error)
             for key, steps in streams.items():
                 self._serve(key, steps)
+            tokens = sum(len(step.token_ids) for steps in streams.values() for step in steps)
+            self._metrics.count("tristream_tokens_total", amount=tokens)
             self._metrics.set_live(len(self._table))
 
     def finalize(self) -> None:
@@ -193,7 +195,6 @@ class PostprocessModel:
         try:
             for step in steps:
                 deltas += stream.feed(step.token_ids, step.meta)
-                self._metrics.count("tristream_tokens_total", amount=len(step.token_ids))
                 if stream.ended:
                     break
         except Exception as error:  # noqa: BLE001 - a fault of ours ends this stream, and leaves the others alone

@@ -229,7 +229,7 @@ XING4: Final = Format(
         entries=(
             *_PARAMETERS.entries,
             _NAME_AND_OBJECT,
-            Opener((Lit("<tool_call>"), Blanks(), CALL_OBJECT_AHEAD), JsonCall(), wrapper=False),
+            Opener((Lit("<tool_call>"), Blanks(), CALL_OBJECT_AHEAD), JsonCall()),
         ),
     ),
     swallowed=("<_end>",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tristream.parsers.errors import RequestError
@@ -15,6 +15,8 @@ __all__ = ["MAX_KEY_CHARS", "Opening", "stream_key"]
 
 MAX_KEY_CHARS: Final = 256
 """Longest stream id: ours has 32 characters, a client's own correlation or request id rarely more than 64."""
+
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,10 @@ class Opening:
             sent_at=_typed(value, "sent_at", float, None),
             size=size,
         )
+
+    def without_texts(self) -> Opening:
+        """What a running stream still needs of it: a few numbers."""
+        return replace(self, request=_NOTHING, prompt_tail=None)
 
     def choices(self, settings: StreamSettings) -> int:
         """How many answers were asked for.

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,12 @@ from .merging import merge_deltas
 from .opening import Opening
 from .realigner import TextRealigner
 from .settings import StreamSettings
+from .tensors import compact_json
 
 __all__ = ["Chat", "Opening", "Stream", "lost_message", "merge_deltas"]
+
+MAX_SHARED_CHARS: Final = 65_536
+"""Longest JSON of declared tools that streams share; 64 of them are kept."""
 
 FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",
@@ -76,7 +81,7 @@ class Stream:
         vocabulary: the LLM's tokenizer.
     """
 
-    __slots__ = ("_choices", "_make_chat", "_number", "_vocabulary", "ended", "error", "opening")
+    __slots__ = ("_choices", "_make_chat", "_vocabulary", "ended", "error", "opening")
 
     def __init__(
         self, opening: Opening, choices: int, make_chat: Callable[[int], Chat], vocabulary: Vocabulary
@@ -86,10 +91,12 @@ class Stream:
         """The last step has come; the state can go."""
         self.error = ""
         """What the LLM said of its failure: for the log, not for the client."""
-        self._number = choices
-        self._make_chat = make_chat
+        self._make_chat: Callable[[int], Chat] | None = make_chat
         self._vocabulary = vocabulary
-        self._choices: dict[int, _Choice] = {}
+        self._choices: list[_Choice | None] = [None] * choices
+        self._choice(0)
+        if choices == 1:
+            self._make_chat = None  # and with it what it keeps of the request: most streams have one answer
 
     @classmethod
     def open(cls, opening: Opening, vocabulary: Vocabulary, settings: StreamSettings) -> Stream:
@@ -99,10 +106,11 @@ class Stream:
             RequestError: unknown format, or options that cannot be served.
         """
         spec = load_format(opening.format or settings.format)
+        request = opening.request
+        if request.get("tools"):
+            request = {**request, "tools": _shared_tools(compact_json(request["tools"]))}
         # ids of calls are derived from the seed: the stream's own unless the request brings one
-        options = ChatOptions.from_openai(
-            opening.request, id_seed="" if opening.request.get("id_seed") else opening.stream_id
-        )
+        options = ChatOptions.from_openai(request, id_seed="" if request.get("id_seed") else opening.stream_id)
         added = vocabulary.added_spellings if settings.match == "ids" else None
 
         def make_chat(index: int) -> Chat:
@@ -115,7 +123,7 @@ class Stream:
                 choice_index=index,
             )
 
-        return cls(opening, opening.choices(settings), make_chat, vocabulary)
+        return cls(opening.without_texts(), opening.choices(settings), make_chat, vocabulary)
 
     def feed(self, token_ids: Sequence[int], meta: str = "") -> list[MessageDelta]:
         """One step of the LLM.
@@ -144,13 +152,18 @@ class Stream:
     @property
     def refused(self) -> bool:
         """The LLM ended with an error before its first token: the request can still be answered with one."""
-        return bool(self.error) and not any(choice.received for choice in self._choices.values())
+        return bool(self.error) and not any(choice.received for choice in self._begun())
 
     def _choice(self, index: int) -> _Choice | None:
-        choice = self._choices.get(index)
-        if choice is None and 0 <= index < self._number:
+        if not 0 <= index < len(self._choices):
+            return None
+        choice = self._choices[index]
+        if choice is None and self._make_chat is not None:
             choice = self._choices[index] = _Choice(self._make_chat(index), Detokenizer(self._vocabulary))
         return choice
+
+    def _begun(self) -> list[_Choice]:
+        return [choice for choice in self._choices if choice is not None]
 
     def _feed_choice(
         self, choice: _Choice, token_ids: Sequence[int], step: Mapping[str, Any], deltas: list[MessageDelta]
@@ -194,19 +207,28 @@ class Stream:
 
     def _end_if_last(self, step: Mapping[str, Any], deltas: list[MessageDelta]) -> None:
         """Where no choice is left, or the LLM says so: finish the others and send usage with the last delta."""
-        finished = sum(choice.finished for choice in self._choices.values())
-        if finished < self._number and not step.get("last"):
+        finished = sum(choice.finished for choice in self._begun())
+        if finished < len(self._choices) and not step.get("last"):
             return
-        if not self._choices:
-            self._choice(0)
-        for index, choice in self._choices.items():
-            if not choice.finished:
+        for index, choice in enumerate(self._choices):
+            if choice is not None and not choice.finished:
                 self._finish_choice(choice, index, "error", _NOTHING, deltas)
         self.ended = True
+        usage = _total([choice.usage for choice in self._begun()])
         if deltas:
-            deltas[-1] = deltas[-1]._replace(usage=_total([choice.usage for choice in self._choices.values()]))
+            deltas[-1] = deltas[-1]._replace(usage=usage)
         else:
-            deltas.append(MessageDelta(usage=_total([choice.usage for choice in self._choices.values()])))
+            deltas.append(MessageDelta(usage=usage))
+
+
+def _shared_tools(text: str) -> Any:
+    """Declared tools from their JSON; streams that declare the same ones share them. Nobody changes them."""
+    return _parsed_tools(text) if len(text) <= MAX_SHARED_CHARS else json.loads(text)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed_tools(text: str) -> Any:
+    return json.loads(text)
 
 
 _NOTHING: Final[Mapping[str, Any]] = {}

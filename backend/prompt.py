@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 from tristream.parsers import load_format
 from tristream.parsers.constraint import CALL_SHAPES, AutoChoice, ReasoningShape, StrictLevel, build_constraint
+from tristream.parsers.constraint_markers import bind_markers
 from tristream.parsers.errors import RequestError
 from tristream.parsers.format import Format
 from tristream.parsers.opening import opening
@@ -258,13 +259,20 @@ class PromptBuilder:
         if self.settings.auto_tools == "call":
             auto = "text" if body.messages[-1].role == "tool" else "call"
         level: StrictLevel = self.settings.tool_strict_level
-        return build_constraint(
+        calls = CALL_SHAPES.get(spec.constraint)
+        tag = build_constraint(
             options,
-            calls=CALL_SHAPES.get(spec.constraint),
+            calls=calls,
             reasoning=self._reasoning(spec, options, prompt),
             response_schema=schema,
             level=level,
             auto=auto,
+        )
+        if tag is None or self.settings.match == "text":
+            return tag
+        markers = (*(calls.markers if calls else ()), *_reasoning_markers(spec))
+        return bind_markers(
+            tag, {name: self.template.added_ids[name] for name in markers if name in self.template.added_ids}
         )
 
     def _reasoning(self, spec: Format, options: ChatOptions, prompt: str) -> ReasoningShape | None:
@@ -290,6 +298,10 @@ _STANDARD_SAMPLING: Final[Mapping[str, Any]] = {
     "ignore_eos": False,
 }
 """OpenAI's defaults, and none where OpenAI has no such member."""
+
+
+def _reasoning_markers(spec: Format) -> tuple[str, ...]:
+    return () if spec.reasoning is None else (*spec.reasoning.starts, *spec.reasoning.ends)
 
 
 def _parser_request(raw: Mapping[str, Any], options: ChatOptions) -> dict[str, Any]:

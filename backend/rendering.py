@@ -82,6 +82,8 @@ class ChatTemplate:
         self.reads_tools = "tools" in self._read
         self.max_context = max_context or _context(folder, self._tokenizer)
         """Most tokens of prompt and answer together; None where nobody says."""
+        self.added_ids = {token.content: number for number, token in self._tokenizer.added_tokens_decoder.items()}
+        """Added tokens of the tokenizer: spelling -> id."""
         self._as_objects = self._wants_objects()
 
     def render(

@@ -24,6 +24,7 @@ class CallShape:
         mention: how a call names its function; `{name}` as in `begin`.
         separator: text between two calls.
         before, after: a wrapper around all calls.
+        markers: the spellings in it that are one token in the family's tokenizers.
     """
 
     opener: str
@@ -35,6 +36,7 @@ class CallShape:
     separator: str = "\n"
     before: str = ""
     after: str = ""
+    markers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not (self.before or self.begin).startswith(self.opener) or "{name}" not in self.begin:
@@ -51,6 +53,7 @@ CALL_SHAPES: Final[Mapping[str, CallShape]] = {
         begin='<tool_call>\n{"name": "{name}", "arguments": ',
         end="}\n</tool_call>",
         closer="</tool_call>",
+        markers=("<tool_call>", "</tool_call>"),
     ),
     # https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct, chat_template.jinja.
     "qwen_xml": CallShape(
@@ -60,6 +63,7 @@ CALL_SHAPES: Final[Mapping[str, CallShape]] = {
         style="qwen_xml",
         closer="</tool_call>",
         mention="<function={name}>",
+        markers=("<tool_call>", "</tool_call>"),
     ),
     # https://huggingface.co/deepseek-ai/DeepSeek-R1-0528, chat template in tokenizer_config.json.
     "deepseek_v3": CallShape(
@@ -70,6 +74,13 @@ CALL_SHAPES: Final[Mapping[str, CallShape]] = {
         mention="<｜tool▁sep｜>{name}\n",
         before="<｜tool▁calls▁begin｜>",
         after="<｜tool▁calls▁end｜>",
+        markers=(
+            "<｜tool▁calls▁begin｜>",
+            "<｜tool▁call▁begin｜>",
+            "<｜tool▁sep｜>",
+            "<｜tool▁call▁end｜>",
+            "<｜tool▁calls▁end｜>",
+        ),
     ),
 }
 

@@ -23,11 +23,12 @@ StrictLevel: TypeAlias = Literal["auto", "function", "parameter"]
 """What `auto` holds of a tool without `strict`: nothing, name and frame, or the arguments too."""
 
 AutoChoice: TypeAlias = Literal["model", "call", "text"]
-"""What `auto` leaves to the model: the choice, or, for a model too small to choose, one call, or no call."""
+"""What `auto` leaves to the model: the choice, or, for a model too small to choose, one call, or no call. Such a model
+makes one call at a time under `required` too: it would repeat it without end."""
 
 _Node: TypeAlias = dict[str, Any]
 
-MAX_JSON_BLANKS: Final = 32
+MAX_BLANKS: Final = 32
 """Most blanks in a row between JSON tokens: an indented object fits, a small model cannot idle."""
 
 _ANY_OBJECT: Final[Mapping[str, Any]] = {"type": "object"}
@@ -59,7 +60,7 @@ def build_constraint(
     Raises:
         RequestError: no tool is allowed where one is required.
     """
-    body = _body(options, calls, response_schema, level, auto if options.tool_choice == "auto" else "model")
+    body = _body(options, calls, response_schema, level, auto)
     if body is None and (reasoning is None or reasoning.bounds is None or reasoning.state != "open"):
         return None
     free = body is None
@@ -79,8 +80,8 @@ def _body(
     if options.tool_choice == "none" or not options.tools:
         return answer
     tools = _callable_tools(options)
-    one = options.tool_choice == "named" or auto == "call" or not options.parallel_tool_calls
-    if options.tool_choice in ("required", "named") or (auto == "call" and tools):
+    one = options.tool_choice == "named" or auto != "model" or not options.parallel_tool_calls
+    if options.tool_choice != "auto" or (auto == "call" and tools):
         if not tools:
             raise RequestError("tool_choice.allowed_tools.tools", "[]", "at least one tool where one must be called")
         return _calls_only(tools, calls or FORCED_JSON, "parameter", one=one)
@@ -143,7 +144,7 @@ def _triggered(
     if len(held) < len(tools):
         # The other tools' calls are free, so their tag must not admit a held tool by the back door.
         names = [calls.mention.replace("{name}", tool.name) for tool in held]
-        tags.append(_tag(calls.opener, _any_text(*names), calls.closer))
+        tags.append(_tag(calls.opener, _any_text(calls.closer, *names), calls.closer))
     return {
         "type": "triggered_tags",
         "triggers": [calls.opener],
@@ -206,7 +207,10 @@ def _tag(begin: str, content: _Node, end: str) -> _Node:
 
 
 def _json(schema: Mapping[str, Any] | bool, style: str = "json") -> _Node:
-    node: _Node = {"type": "json_schema", "json_schema": schema if isinstance(schema, bool) else dict(schema)}
-    if style == "json":
-        return {**node, "max_whitespace_cnt": MAX_JSON_BLANKS}
-    return {**node, "style": style}
+    # In the tagged styles xgrammar admits blanks around values, where the parser takes all but the framing newline for
+    # data: one blank per side is that newline. (A model may write a space there instead; none was trained to.)
+    return {
+        "type": "json_schema",
+        "json_schema": schema if isinstance(schema, bool) else dict(schema),
+        **({"max_whitespace_cnt": MAX_BLANKS} if style == "json" else {"max_whitespace_cnt": 1, "style": style}),
+    }

@@ -81,12 +81,14 @@ def _body(
         return answer
     tools = _callable_tools(options)
     one = options.tool_choice == "named" or auto != "model" or not options.parallel_tool_calls
-    if options.tool_choice != "auto" or (auto == "call" and tools):
+    if options.tool_choice != "auto":
         if not tools:
             raise RequestError("tool_choice.allowed_tools.tools", "[]", "at least one tool where one must be called")
         return _calls_only(tools, calls or FORCED_JSON, "parameter", one=one)
     if calls is None or not calls.opener:
-        return answer
+        return answer  # under `auto` the parser reads no forced JSON
+    if auto == "call" and tools:
+        return _calls_only(tools, calls, "parameter", one=one)
     if not tools or auto == "text":
         return answer or _any_text(calls.opener)
     if answer is not None:

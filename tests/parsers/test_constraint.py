@@ -265,6 +265,7 @@ def test_tags_take_the_good_and_refuse_the_bad(name: str, accepts: Accepts) -> N
     [
         build_constraint(AUTO, calls=HERMES),
         build_constraint(AUTO, level="parameter"),
+        build_constraint(AUTO, auto="call"),
         build_constraint(AUTO, calls=FORCED_JSON, level="parameter"),
         build_constraint(options(), calls=HERMES, reasoning=OPEN),
         build_constraint(options(), reasoning=CLOSED),

@@ -205,7 +205,8 @@ def kimi_k3(name: str, arguments: Arguments, index: int) -> str:
 
 
 def step3(name: str, arguments: Arguments, index: int) -> str:
-    return f"<｜tool_call_begin｜>function<｜tool_sep｜>{invokes('steptml:')(name, arguments, index).rstrip()}<｜tool_call_end｜>\n"
+    invoke = invokes("steptml:")(name, arguments, index).rstrip()
+    return f"<｜tool_call_begin｜>function<｜tool_sep｜>{invoke}<｜tool_call_end｜>\n"
 
 
 def minicpm5(name: str, arguments: Arguments, _index: int) -> str:
@@ -576,7 +577,7 @@ def cases(writer: Writer) -> Iterator[dict[str, Any]]:
     ) -> dict[str, Any]:
         finish = more.get("finish", "stop")
         return {
-            "id": f"{writer.format}-{suffix}",
+            "id": f"family-{writer.format}-{suffix}",
             "format": writer.format,
             "tools": TOOLS,
             "options": {},

@@ -30,7 +30,7 @@ VECTORS: Final = Path(__file__).parents[1] / "vectors"
 def vectors() -> tuple[dict[str, Any], ...]:
     """All cases of `tests/vectors` whose format is there."""
     cases: list[dict[str, Any]] = []
-    for path in sorted(VECTORS.glob("*.jsonl")):
+    for path in sorted(VECTORS.rglob("*.jsonl")):
         with path.open(encoding="utf-8") as lines:
             cases += map(json.loads, lines)
     return tuple(case for case in cases if is_loadable(case["format"]))

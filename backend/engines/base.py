@@ -9,6 +9,8 @@ tokens of the first choice; else JSON with those of these keys that say somethin
     logprobs           one OpenAI `logprobs.content` entry for each id
     prompt_tokens, completion_tokens   counts of this choice, on its last step
     last               true: all choices have ended, nothing follows
+    text               the step's text, where the LLM sends its own, maybe later than its ids (these engines do not)
+    cached_tokens      prompt tokens that were not computed again (these engines do not say)
 
 A request that is refused gets one such step too, `error` in the words of RequestError or UnavailableError: so that
 `postprocess` hears of it. Only what has no stream_id, or that of another live stream, is answered by Triton's error.

@@ -21,6 +21,10 @@ class Token(NamedTuple):
     logprobs: Mapping[str, Any] | None = None
 
 
+def _nowhere(_step: Step) -> None:
+    """The sink of a stream that has ended."""
+
+
 class Stream:
     """One request.
 
@@ -81,6 +85,10 @@ class Stream:
             self.sink(step)
         except Exception:  # noqa: BLE001 - whoever listens has gone; the other streams go on
             self.stopped = True
+        if self.ended:
+            # A stream and its rows refer to each other; what the sink holds (a request of the server, which cannot be
+            # unloaded before it is let go) must not wait for the garbage collector.
+            self.sink = _nowhere
 
     def end(self, finish_reason: FinishReason, error: str = "") -> None:
         """End every choice that has not ended."""

@@ -97,25 +97,30 @@ class Delivery:
             outlet.steps.append(step)
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                if not self._ready and not self._closing:
-                    self._changed.wait(ASK_S if self._watched else None)
-                if self._closing and not self._ready:
-                    return
-                work = [(outlet, outlet.steps) for outlet in self._ready]
-                for outlet in self._ready:
-                    outlet.steps = []
-                self._ready = []
-                watched = list(self._watched)
-            for outlet, steps in work:
-                self._guarded(outlet, lambda outlet=outlet, steps=steps: self._send(outlet, steps))  # type: ignore[misc]
-            now = time.monotonic()
-            for outlet in watched:
-                if not (outlet.gone or outlet.ended) and (
-                    outlet.since_asked >= ASK_TOKENS or now - outlet.asked_at >= ASK_S
-                ):
-                    self._guarded(outlet, lambda outlet=outlet: self._ask(outlet))  # type: ignore[misc]
+        while self._round():
+            pass
+
+    def _round(self) -> bool:
+        """Wait, send, ask; False at the end. A frame of its own: while the thread waits, nothing may refer to a
+        request that has ended, or the server cannot unload the model."""
+        with self._changed:
+            if not self._ready and not self._closing:
+                self._changed.wait(ASK_S if self._watched else None)
+            if self._closing and not self._ready:
+                return False
+            work = [(outlet, outlet.steps) for outlet in self._ready]
+            for outlet in self._ready:
+                outlet.steps = []
+            self._ready = []
+            watched = list(self._watched)
+        for outlet, steps in work:
+            self._guarded(outlet, lambda outlet=outlet, steps=steps: self._send(outlet, steps))  # type: ignore[misc]
+        now = time.monotonic()
+        for outlet in watched:
+            due = outlet.since_asked >= ASK_TOKENS or now - outlet.asked_at >= ASK_S
+            if due and not outlet.gone and not outlet.ended:
+                self._guarded(outlet, lambda outlet=outlet: self._ask(outlet))  # type: ignore[misc]
+        return True
 
     def _guarded(self, outlet: Outlet, action: Callable[[], None]) -> None:
         try:

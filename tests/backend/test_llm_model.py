@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import secrets
 import struct
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -261,6 +263,34 @@ def test_unloading_ends_streams(pb: Any, engine: ScriptedEngine) -> None:
     model.finalize()
     assert meta(sent(request)[0])["error"] == "closing"
     assert (engine.closed, request.sender.finals) == (1, 1)
+
+
+def test_nothing_refers_to_a_request_that_has_ended(pb: Any, tmp_path: Path) -> None:
+    """The server cannot unload a model that holds on to a sender; waiting for the garbage collector is holding on."""
+    folder = tiny_folder(tmp_path, LlamaConfig(**SIZES))
+    model = LlmModel(pb)
+    model.initialize(arguments({"model": str(folder), "dtype": "float32", "device": "cpu", "num_threads": "1"}))
+
+    def serve(inputs: dict[str, Any]) -> weakref.ref[Any]:
+        request = pb.request({"stream_id": "a", "input_ids": [5, 6], **inputs})
+        model.execute([request])
+        until(lambda: bool(request.sender.finals))
+        return weakref.ref(request.sender)
+
+    gc.disable()
+    try:
+        cases: list[dict[str, Any]] = [
+            {"sampling": '{"max_tokens": 9}'},
+            {"sampling": '{"max_tokens": 9, "n": 3}'},
+            {"sampling": "nonsense"},
+            {"sampling": '{"max_tokens": 9}', "constraint": '{"regex": "(a"}'},
+        ]
+        for inputs in cases:
+            sender = serve(inputs)
+            until(lambda sender=sender: sender() is None)  # type: ignore[misc]
+    finally:
+        gc.enable()
+        model.finalize()
 
 
 @pytest.mark.parametrize(

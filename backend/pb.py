@@ -95,6 +95,11 @@ class PbModule(Protocol):
         ...
 
     @property
+    def InferenceRequest(self) -> Any:  # noqa: N802 - Triton's spelling
+        """Class `InferenceRequest(model_name, requested_output_names, inputs, ...)`, for BLS."""
+        ...
+
+    @property
     def TritonError(self) -> Any:  # noqa: N802 - Triton's spelling
         """Class `TritonError(message, code)`, with the codes as members."""
         ...

@@ -180,6 +180,7 @@ class PostprocessSettings(StreamSettings):
         max_queue_age_ms: an `open` that waited longer is refused: the model is behind. 0 never refuses.
         idle_ttl_s: seconds since the last token after which a stream is dropped.
         first_token_ttl_s: the same before its first token (the LLM's queue and its prefill).
+        stop_model: the LLM, told to `stop` the streams dropped for being idle; "" tells nobody.
         metrics: count in Triton's metrics.
     """
 
@@ -191,4 +192,5 @@ class PostprocessSettings(StreamSettings):
     max_queue_age_ms: int = limited(5000, low=0)
     idle_ttl_s: float = limited(120.0, low=0.01)
     first_token_ttl_s: float = limited(3600.0, low=0.01)
+    stop_model: str = ""
     metrics: bool = True

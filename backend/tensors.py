@@ -20,6 +20,7 @@ from .pb import Array, PbModule, PbRequest, PbTensor
 __all__ = [
     "compact_json",
     "encode_text",
+    "flag_array",
     "input_tensors",
     "ints_array",
     "ints_tensor",
@@ -80,6 +81,11 @@ def text_array(*values: str, shape: tuple[int, ...] | None = None) -> Array:
 def ints_array(values: Sequence[int]) -> Array:
     """INT32 values for an input of another model; shape [k]."""
     return np.asarray(values, np.int32)
+
+
+def flag_array(value: bool) -> Array:
+    """A BOOL value for an input of another model; shape [1]."""
+    return np.array([value], np.bool_)
 
 
 def input_tensors(request: PbRequest) -> dict[str, PbTensor]:

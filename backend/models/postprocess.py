@@ -21,6 +21,7 @@ from tristream.backend.pb import PbModule, PbRequest
 from tristream.backend.refusals import refusal
 from tristream.backend.responder import Responder, log_unexpected
 from tristream.backend.settings import ModelArguments, PostprocessSettings, read_settings
+from tristream.backend.stopper import Stopper
 from tristream.backend.streams import Stream, lost_message, merge_deltas
 from tristream.backend.table import StreamTable
 from tristream.backend.tensors import input_tensors, message_tensors, read_ints, read_text
@@ -87,6 +88,7 @@ class PostprocessModel:
         self._vocabulary = load_vocabulary(self._settings.tokenizer)
         self._table = StreamTable(self._settings, self._clock)
         self._metrics = Metrics(self._pb, arguments.name, enabled=self._settings.metrics)
+        self._stopper = Stopper(self._pb, self._settings.stop_model)
         if self._tick_s:
             self._thread = threading.Thread(target=self._keep_house, name="housekeeping", daemon=True)
             self._thread.start()
@@ -120,7 +122,8 @@ class PostprocessModel:
             self._metrics.set_live(len(self._table))
 
     def finalize(self) -> None:
-        """Stop the housekeeping thread."""
+        """Stop the threads."""
+        self._stopper.close()
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(timeout=5)
@@ -256,6 +259,7 @@ class PostprocessModel:
     def _expire(self) -> None:
         expired = self._table.expire()
         if expired:
+            self._stopper.stop(expired)
             self._metrics.count("tristream_streams_expired_total", amount=len(expired))
             self._pb.Logger.log_info(f"tristream: {len(expired)} streams dropped after their idle limit")
 

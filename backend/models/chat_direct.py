@@ -20,7 +20,6 @@ from tristream.backend.detokenizer import load_vocabulary
 from tristream.backend.errors import SettingsError, UnavailableError
 from tristream.backend.llm_client import LlmCall, LlmClient, LlmLostError
 from tristream.backend.metrics import Metrics
-from tristream.backend.models.preprocess import mint_stream_id, read_request
 from tristream.backend.opening import Opening
 from tristream.backend.pb import PbModule, PbRequest
 from tristream.backend.prompt import Prompt, PromptBuilder, PromptSettings
@@ -30,6 +29,8 @@ from tristream.backend.settings import ModelArguments, limited, read_settings
 from tristream.backend.streams import Stream, lost_message, merge_deltas
 from tristream.backend.tensors import message_tensors
 from tristream.parsers.errors import RequestError
+
+from .preprocess import mint_stream_id, read_request
 
 __all__ = ["ChatDirectModel", "ChatDirectSettings"]
 

@@ -71,7 +71,7 @@ class PromptSettings(StreamSettings):
         sampling_defaults: JSON object of OpenAI sampling members, where a request says nothing.
         tool_strict_level: what `auto` holds of tools without `strict`: nothing, name and frame, arguments too.
         auto_tools: `model`: under `auto` the model decides. `call`: for models too small to decide: it is held
-            to one call, and to text where the last message is a tool's result.
+            to one call (under `required` too), and to text where the last message is a tool's result.
         reasoning_chars: fewest and most characters of reasoning, `20-160`; absent = as the model likes.
         constraints: send constraints to the LLM; false where it takes none.
     """

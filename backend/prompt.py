@@ -6,12 +6,9 @@ anything is generated, as a `RequestError` that names the field, what was found 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from tristream.parsers import load_format
 from tristream.parsers.constraint import CALL_SHAPES, AutoChoice, ReasoningShape, StrictLevel, build_constraint
@@ -24,10 +21,10 @@ from tristream.parsers.states import State
 
 from .errors import SettingsError
 from .json_schemas import check_schema
-from .json_text import json_type, parse_json
+from .json_text import parse_json
+from .prompt_settings import PromptSettings, char_bounds, json_setting
 from .rendering import ChatTemplate, check_variables
 from .request_body import ChatBody, SamplingBody, read_body, validated
-from .settings import StreamSettings, limited
 from .tensors import compact_json
 
 __all__ = ["Prompt", "PromptBuilder", "PromptSettings"]
@@ -53,42 +50,6 @@ PARSER_MEMBERS: Final = (
     "id_seed",
 )
 """Members of the body that the parser's options read; the rest stays here."""
-
-
-@dataclass(frozen=True, slots=True)
-class PromptSettings(StreamSettings):
-    """Parameters of the models that take requests; those of `StreamSettings` as well.
-
-    Args:
-        tokenizer: a Hugging Face folder: tokenizer.json, tokenizer_config.json, config.json.
-        chat_template: file of the chat template; absent = the tokenizer's own.
-        chat_template_kwargs: JSON object of template variables, where a request sets none of the name.
-        max_context: the model's context in tokens; absent = what config.json or the tokenizer says.
-        max_request_bytes: most bytes of a body.
-        max_messages: most messages of a body.
-        max_tools: most tools of a body.
-        max_schema_bytes: most bytes of all JSON schemas of a body, as compact JSON.
-        sampling_defaults: JSON object of OpenAI sampling members, where a request says nothing.
-        tool_strict_level: what `auto` holds of tools without `strict`: nothing, name and frame, arguments too.
-        auto_tools: `model`: under `auto` the model decides. `call`: for models too small to decide: it is held
-            to one call (under `required` too), and to text where the last message is a tool's result.
-        reasoning_chars: fewest and most characters of reasoning, `20-160`; absent = as the model likes.
-        constraints: send constraints to the LLM; false where it takes none.
-    """
-
-    tokenizer: Path | None = None
-    chat_template: Path | None = None
-    chat_template_kwargs: str = "{}"
-    max_context: int | None = limited(None, low=2)
-    max_request_bytes: int = limited(4 * 1024 * 1024, low=1024)
-    max_messages: int = limited(4096, low=1)
-    max_tools: int = limited(1024, low=1)
-    max_schema_bytes: int = limited(1024 * 1024, low=1024)
-    sampling_defaults: str = "{}"
-    tool_strict_level: Literal["auto", "function", "parameter"] = "auto"
-    auto_tools: Literal["model", "call"] = "model"
-    reasoning_chars: str = ""
-    constraints: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +88,9 @@ class PromptBuilder:
             raise SettingsError("format", error.found, error.allowed) from None
         self.settings = settings
         self.template = ChatTemplate(settings.tokenizer, settings.chat_template, settings.max_context)
-        self._bounds = _bounds(settings.reasoning_chars)
-        self._variables = _json_setting("chat_template_kwargs", settings.chat_template_kwargs)
-        self._defaults = _json_setting("sampling_defaults", settings.sampling_defaults)
+        self._bounds = char_bounds(settings.reasoning_chars)
+        self._variables = json_setting("chat_template_kwargs", settings.chat_template_kwargs)
+        self._defaults = json_setting("sampling_defaults", settings.sampling_defaults)
         try:
             check_variables(self.template, self._variables, "chat_template_kwargs")
             validated(SamplingBody, self._defaults)
@@ -310,23 +271,3 @@ def _parser_request(raw: Mapping[str, Any], options: ChatOptions) -> dict[str, A
         # The parser only counts the calls of the history (Kimi's ids go on from there).
         request["messages"] = [{"tool_calls": [{}] * options.history_calls}]
     return request
-
-
-@lru_cache(maxsize=8)
-def _bounds(text: str) -> tuple[int, int] | None:
-    if not text:
-        return None
-    match = re.fullmatch(r"(\d{1,6})-(\d{1,6})", text)
-    if match is None or not 2 <= int(match[1]) < int(match[2]):
-        raise SettingsError("reasoning_chars", repr(text), "fewest-most, for example 20-160, from 2 characters")
-    return int(match[1]), int(match[2])
-
-
-def _json_setting(name: str, text: str) -> dict[str, Any]:
-    try:
-        value = parse_json(text, name)
-    except RequestError as error:
-        raise SettingsError(name, error.found, error.allowed) from None
-    if not isinstance(value, dict):
-        raise SettingsError(name, f"a JSON {json_type(value)}", "a JSON object")
-    return value

@@ -73,8 +73,7 @@ class StateScanner:
         self._unmarked = [row for row in self.rows if anchored and not row.literals]
         self._by_start = {
             start: [row for row in self.rows if (anchored and not row.literals) or row.fits(start)]
-            for literal in starts
-            for start in (literal[:1], literal[:2])
+            for start in {literal[:size] for literal in starts for size in (1, 2)}
         }
         self.search = candidate_regex(starts)
         firsts = {start[0] for start in starts if not has_symbol(start[0])}

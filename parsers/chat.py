@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, Final
 
 from .accounting import Token, TokenLedger, account
@@ -165,7 +166,7 @@ class ChatStream:
             start.reasoned,
             compile_tools(options.tools),
             options.max_held_chars,
-            self._admit,
+            partial(_admits, options),  # no method of this object: a stream that is dropped must go at once
             forced,
             options.function,
         )
@@ -434,11 +435,6 @@ class ChatStream:
 
     # --- policy -----------------------------------------------------------------------------
 
-    def _admit(self, name: str) -> bool:
-        """Is a call to `name` a call (True), or text with its markers?"""
-        options = self._options
-        return options.unknown_tool != "content" or any(tool.name == name for tool in options.tools)
-
     def _start_call(self, event: ToolCallStart, draft: Draft) -> None:
         options = self._options
         offset = event.start
@@ -474,6 +470,11 @@ class ChatStream:
         content, reasoning = self._content, self._reasoning
         fast = content.fast_count + content.unsent + reasoning.fast_count + reasoning.unsent + self._fast_call_count
         return fast + self._slow_count or None
+
+
+def _admits(options: ChatOptions, name: str) -> bool:
+    """Is a call to `name` a call (True), or text with its markers?"""
+    return options.unknown_tool != "content" or any(tool.name == name for tool in options.tools)
 
 
 def parse(

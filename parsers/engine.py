@@ -21,6 +21,7 @@ The engine knows no request and no marker: tables come compiled (`scanner.py`), 
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Mapping
 
 from .arguments import CallContext, Decoder, End
@@ -65,8 +66,8 @@ class Engine:
     """
 
     __slots__ = (
-        "_admit", "_as_text", "_at_start", "_attempts", "_between_text", "_call", "_call_start", "_compiled",
-        "_decoder",
+        "__weakref__", "_admit", "_as_text", "_at_start", "_attempts", "_between_text", "_call", "_call_start",
+        "_compiled", "_decoder",
         "_dropping", "_events", "_forced", "_function", "_max_held", "_named", "_origin", "_raw", "_raw_size",
         "_scanners", "_text_seen", "_tools", "_unclosed", "_wrapper", "_wrapper_before", "held", "position", "state",
     )  # fmt: skip
@@ -403,9 +404,11 @@ class Engine:
 
     def _note(self, start: int) -> Callable[[NoticeCode, int], None]:
         """A call's way to give notices: at a place in the text it is reading, or (-1) at its start."""
+        # The decoder keeps this function and we keep the decoder; without a cycle a dropped stream goes at once.
+        engine = weakref.proxy(self)
 
         def note(code: NoticeCode, pos: int) -> None:
-            self._events.append(Notice(code, 1, self._at(self.held, pos) if pos >= 0 else start))
+            engine._events.append(Notice(code, 1, engine._at(engine.held, pos) if pos >= 0 else start))
 
         return note
 

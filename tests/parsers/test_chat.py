@@ -329,7 +329,7 @@ def test_after_finish_nothing_is_accepted() -> None:
 
 
 def test_an_unknown_format_is_refused() -> None:
-    with pytest.raises(RequestError, match="allowed: .*qwen3") as error:
+    with pytest.raises(RequestError, match=r"allowed: .*qwen3") as error:
         ChatStream("nope", ChatOptions())
     assert error.value.field == "format"
 

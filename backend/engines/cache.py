@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import torch
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
@@ -76,6 +76,9 @@ class _GrowingLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no 
             self._show(self._width)
 
 
+_Contents: TypeAlias = list[tuple[Any, torch.Tensor, torch.Tensor]]
+
+
 class RowCache:
     """The cache of `rows` sequences, of one model.
 
@@ -117,16 +120,15 @@ class RowCache:
                 layer.keys, layer.values, layer.cumulative_length = layer_mark
 
     def join(self, others: Sequence[RowCache]) -> None:
-        """Append the rows of other caches; they are used up."""
+        """Append the rows of other caches; they are used up. Where memory runs out, this one stays as it was."""
         parts = (self, *others)
-        width = max(part.width for part in parts)
+        made: _Contents = []
         for layers in zip(*(part.past.layers for part in parts), strict=True):
-            kept = max(_columns(layer) for layer in layers)
-            # a layer that shares another's keys (Gemma 3n) is never filled
-            if kept:
-                keys = torch.cat([_padded(layer.keys, kept) for layer in layers])
-                _set(layers[0], keys, torch.cat([_padded(layer.values, kept) for layer in layers]), width)
-        self.width = width
+            columns = max(_columns(layer) for layer in layers)
+            if columns:
+                keys = torch.cat([_padded(layer.keys, columns) for layer in layers])
+                made.append((layers[0], keys, torch.cat([_padded(layer.values, columns) for layer in layers])))
+        self._set(made, max(part.width for part in parts))
 
     def keep(self, rows: Sequence[int], longest: int) -> None:
         """Drop all other rows, and the columns that pad every row that stays.
@@ -135,20 +137,24 @@ class RowCache:
             rows: which to keep, in their new order; may repeat.
             longest: length of the longest of them, in tokens.
         """
-        surplus = self.width - longest
+        made: _Contents = []
         for layer in self.past.layers:
-            if not _columns(layer):
-                continue
-            index = torch.tensor(rows, device=layer.keys.device)
-            # a sliding window keeps its last columns only: those cut may be gone already
-            cut = max(0, _columns(layer) - longest)
-            _set(
-                layer,
-                layer.keys[:, :, cut:].index_select(0, index),
-                layer.values[:, :, cut:].index_select(0, index),
-                longest,
-            )
-        self.width -= surplus
+            # a layer that shares another's keys (Gemma 3n) is never filled
+            if _columns(layer):
+                index = torch.tensor(rows, device=layer.keys.device)
+                # a sliding window has its last columns only: those to cut may be gone already
+                cut = max(0, _columns(layer) - longest)
+                keys = layer.keys[:, :, cut:].index_select(0, index)
+                made.append((layer, keys, layer.values[:, :, cut:].index_select(0, index)))
+        self._set(made, longest)
+
+    def _set(self, contents: _Contents, width: int) -> None:
+        for layer, keys, values in contents:
+            if isinstance(layer, _GrowingLayer):
+                layer.set(keys, values)
+            else:
+                layer.keys, layer.values, layer.cumulative_length = keys, values, width
+        self.width = width
 
     def copies(self, count: int) -> list[RowCache]:
         """As many caches with the same contents, this one among them."""
@@ -170,10 +176,3 @@ def _columns(layer: Any) -> int:
 def _padded(states: torch.Tensor, columns: int) -> torch.Tensor:
     missing = columns - states.shape[-2]
     return torch.nn.functional.pad(states, (0, 0, missing, 0)) if missing else states
-
-
-def _set(layer: Any, keys: torch.Tensor, values: torch.Tensor, width: int) -> None:
-    if isinstance(layer, _GrowingLayer):
-        layer.set(keys, values)
-    else:
-        layer.keys, layer.values, layer.cumulative_length = keys, values, width

@@ -17,7 +17,7 @@ from tristream.backend.errors import SettingsError
 
 from .vocabulary import Vocabulary
 
-__all__ = ["LoadedModel", "load_model", "pick_device", "tokenizer_info"]
+__all__ = ["LoadedModel", "load_gguf", "load_model", "pick_device", "tokenizer_info"]
 
 DTYPES: Final = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 DEFAULT_CONTEXT: Final = 2048
@@ -96,19 +96,25 @@ def load_model(
     if not path.exists():
         raise SettingsError("model", f"{path}, which does not exist", "a Hugging Face folder or a .gguf file")
     try:
-        model, loaded_tokenizer = _load_gguf(path, dtype) if path.suffix == ".gguf" else _load_folder(path, dtype)
-        if tokenizer is not None:
-            loaded_tokenizer = AutoTokenizer.from_pretrained(tokenizer)
+        packed = path.suffix == ".gguf"
+        if tokenizer is None and packed:
+            words = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+        else:
+            words = AutoTokenizer.from_pretrained(tokenizer or path, local_files_only=True)
+        if packed:
+            model = load_gguf(path, dtype)
+        else:
+            model = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES[dtype], local_files_only=True)
+        model = model.to(device).eval()
+        end_ids = _end_ids(model, words)
+        output = model.get_output_embeddings()
+        config = model.config.get_text_config(decoder=True)
+        vocab_size = int(config.vocab_size) if output is None else int(output.weight.shape[0])
+        info, spellings = tokenizer_info(words, vocab_size, end_ids)
     except Exception as error:  # a file that is none makes transformers raise anything
         raise SettingsError(
             "model", f"{path}: {_first_line(error)}", "a Hugging Face folder or a .gguf file"
         ) from error
-    model = model.to(device).eval()
-    config = model.config.get_text_config(decoder=True)
-    end_ids = _end_ids(model, loaded_tokenizer)
-    logits = model.get_output_embeddings()
-    vocab_size = int(logits.weight.shape[0]) if logits is not None else int(config.vocab_size)
-    info, spellings = tokenizer_info(loaded_tokenizer, vocab_size, end_ids)
     length = int(getattr(config, "max_position_embeddings", 0) or getattr(config, "n_positions", 0) or DEFAULT_CONTEXT)
     names = inspect.signature(model.forward).parameters
     return LoadedModel(
@@ -124,12 +130,16 @@ def load_model(
     )
 
 
-def _load_folder(path: Path, dtype: str) -> tuple[Any, Any]:
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES[dtype], local_files_only=True)
-    return model, AutoTokenizer.from_pretrained(path, local_files_only=True)
+def load_gguf(path: Path, dtype: str) -> Any:
+    """The model in a GGUF file, its weights unpacked.
 
+    Args:
+        path: the file.
+        dtype: of the weights, as in `load_model`.
 
-def _load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
+    Raises:
+        ValueError: the file lacks weights of the model, or has others.
+    """
     # from_pretrained keeps the weights packed (3-10 tokens/s on a CPU) and needs `accelerate`: unpack them instead
     from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
@@ -142,7 +152,7 @@ def _load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
     lost = [name for name in missing if name not in tied]
     if lost or unexpected:
         raise ValueError(f"weights missing: {lost[:3]}; without a place: {unexpected[:3]}")
-    return model, AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    return model
 
 
 def tokenizer_info(tokenizer: Any, vocab_size: int, end_ids: Sequence[int]) -> tuple[Any, list[bytes]]:

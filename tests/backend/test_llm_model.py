@@ -23,7 +23,6 @@ from support.tiny_llm import SIZES, tiny_folder, tiny_tokenizer
 from tristream.backend.deploy.repository import write_repository
 from tristream.backend.deploy.server import TritonServer
 from tristream.backend.engines.base import GenerationRequest, Sampling, Sink, Step
-from tristream.backend.engines.loading import load_model, pick_device
 from tristream.backend.errors import BUSY_PREFIX, SettingsError, UnavailableError
 from tristream.backend.models.delivery import ASK_TOKENS
 from tristream.backend.models.llm import LlmModel
@@ -316,22 +315,6 @@ def test_several_instances_are_warned_of(pb: Any, engine: ScriptedEngine) -> Non
     assert sum("2 instances" in line for line in pb.Logger.lines) == 2
 
 
-def test_devices() -> None:
-    assert pick_device("cpu", "GPU", "0").type == "cpu"
-    assert pick_device("auto", "CPU").type == "cpu"
-
-
-def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
-    for name, content in (("config.json", "{"), ("config.json", '{"model_type": "none"}'), ("x.gguf", "GGUF")):
-        folder = tmp_path / secrets.token_hex(4)
-        folder.mkdir()
-        (folder / name).write_text(content, encoding="utf-8")
-        path = folder / name if name.endswith(".gguf") else folder
-        with pytest.raises(SettingsError, match="'model'") as refusal:
-            load_model(path, pick_device("cpu"))
-        assert "\n" not in str(refusal.value)
-
-
 # The real server, with a tiny model.
 
 
@@ -495,32 +478,3 @@ def test_server_refusals(url: str, inputs: dict[str, Any], text: str) -> None:
     call = Call(url, stream_id=fresh(), **inputs).wait()
     assert call.meta["error"].startswith(text)
     assert (call.meta["finish_reason"], call.finals, call.ids) == ("error", 1, [])
-
-
-# The embedded model.
-
-
-@pytest.mark.llm
-def test_the_embedded_model_answers(demo_model: Path) -> None:
-    from support.tiny_llm import run
-    from tristream.backend.engines.hf import EngineLimits, TransformersEngine
-
-    begun = time.monotonic()
-    model = load_model(demo_model, pick_device("cpu"))
-    assert time.monotonic() - begun < 60
-    engine = TransformersEngine(model, EngineLimits(num_threads=1))
-    text = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(demo_model)
-    answers = run(
-        engine,
-        [
-            GenerationRequest(f"s{number}", tokenizer.encode(text), Sampling(temperature=0, max_tokens=40))
-            for number in range(2)
-        ],
-    )
-    engine.close()
-    for answer in answers:
-        assert "Paris" in tokenizer.decode(answer.ids())
-        assert answer.end().finish_reason == "stop"

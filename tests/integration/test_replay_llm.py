@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from support.serving import ReplayServer, infer
+from support.serving import Answer, ReplayServer, infer, outputs, responses
 from tristream.backend.contract import LLM, TensorSpec
 
 
@@ -38,20 +37,15 @@ def prompt(ids: list[int], stream_id: str) -> dict[str, Any]:
 
 def test_it_streams_stops_and_refuses_a_live_id(replay: ReplayServer, qwen3_ids: Any) -> None:
     ids = qwen3_ids('replay:{"words": 1000, "delay_ms": 20, "tag": "stop"}')
-    answers: list[Any] = []
-    thread = threading.Thread(target=lambda: answers.append(infer(replay.grpc_url, "llm", prompt(ids, "to-stop"))))
-    thread.start()
-    while True:  # until the first one lives
-        answer = infer(replay.grpc_url, "llm", prompt(qwen3_ids('replay:{"words": 1}'), "to-stop"))
-        if answer.error:
-            break
-    assert "stream_id" in answer.error
-    assert infer(replay.grpc_url, "llm", {"stream_id": "another", "stop": True}).responses == []
-    assert infer(replay.grpc_url, "llm", {"stream_id": "to-stop", "stop": True}).responses == []
-    thread.join(30)
-    (whole,) = answers
-    assert json.loads(whole.responses[-1]["meta"][0])["finish_reason"] == "stop"
-    assert all(response["stream_id"] == ["to-stop"] for response in whole.responses)
+    with responses(replay.grpc_url, "llm", prompt(ids, "to-stop")) as messages:
+        steps = [outputs(next(messages))]
+        again = infer(replay.grpc_url, "llm", prompt(qwen3_ids('replay:{"words": 1}'), "to-stop"))
+        assert "stream_id" in again.error
+        for stream_id in ("another", "to-stop"):
+            assert infer(replay.grpc_url, "llm", {"stream_id": stream_id, "stop": True}) == Answer([])
+        steps += [outputs(message) for message in messages if message.infer_response.outputs]
+    assert json.loads(steps[-1]["meta"][0])["finish_reason"] == "stop"
+    assert all(step["stream_id"] == ["to-stop"] for step in steps)
     (entry,) = replay.ended("stop")
     assert entry["end"] == "stopped"
     assert entry["sent"] < 1000

@@ -25,6 +25,7 @@ from tristream.backend.deploy.repository import write_repository
 from tristream.backend.deploy.server import TritonServer
 
 __all__ = [
+    "ROOT",
     "START_S",
     "TIGHT_CONTEXT",
     "TIGHT_IDLE_S",
@@ -36,10 +37,14 @@ __all__ = [
     "infer",
     "infer_unary",
     "metric",
+    "outputs",
     "post",
     "replay_server",
     "resident_bytes",
-    "statistics",
+    "responses",
+    "executions",
+    "free_settings",
+    "inferences",
 ]
 
 ROOT: Final = Path(__file__).parents[2]
@@ -65,6 +70,11 @@ FREE: Final = {
 Value = TypeVar("Value")
 
 
+def free_settings() -> dict[str, Any]:
+    """Settings of a free-running LLM, for a `PromptBuilder` of one's own."""
+    return {"chat_template": Path(FREE["chat_template"])}
+
+
 @dataclass(frozen=True, slots=True)
 class Set:
     """The models around one replayed LLM; `suffix` keeps their names apart from those of other sets.
@@ -75,6 +85,7 @@ class Set:
         models: which; names without the suffix.
         settings: model (without the suffix) -> parameter -> value.
         llm: the LLM's full name, where it is another set's.
+        echo: the post model only echoes; its configuration stays what it is.
     """
 
     tokenizer: Path
@@ -82,6 +93,7 @@ class Set:
     models: tuple[str, ...] = ("chat", "chat_direct", "preprocess", "postprocess", "llm")
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     llm: str = ""
+    echo: bool = False
 
     def write(self, folder: Path, journal: Path) -> Path:
         """Write the repository of this set below `folder`."""
@@ -116,6 +128,10 @@ class Set:
         )
         if self.llm:  # only its name was needed, in the ensemble's step; the model is the other set's
             _remove(target / llm)
+        if self.echo:
+            code = target / names["postprocess"] / "1"
+            code.unlink()
+            code.symlink_to(SOURCES[1] / "postprocess_echo" / "1", target_is_directory=True)
         return target
 
 
@@ -208,19 +224,29 @@ def infer(url: str, model: str, inputs: Mapping[str, Any], *, seconds: float = D
         inputs: name -> str, bool, list of int, or a batch of one of them as a tuple (shape, value).
         seconds: the deadline.
     """
-    request = _request(model, inputs)
     answer = Answer([])
-    with grpc.insecure_channel(url) as channel:
-        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+    with responses(url, model, inputs, seconds) as messages:
         try:
-            for message in stub.ModelStreamInfer(iter((request,)), timeout=seconds):
+            for message in messages:
                 if message.error_message:
                     answer = answer._replace(error=message.error_message)
                 elif message.infer_response.outputs:
-                    answer.responses.append(_unpacked(message.infer_response))
+                    answer.responses.append(outputs(message))
         except grpc.RpcError as error:
             return answer._replace(error=error.details() or "", code=error.code().name)
     return answer
+
+
+@contextmanager
+def responses(url: str, model: str, inputs: Mapping[str, Any], seconds: float = DEADLINE_S) -> Iterator[Iterator[Any]]:
+    """The messages (protobuf) of one request as they come; leaving cancels it."""
+    with grpc.insecure_channel(url) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        call = stub.ModelStreamInfer(iter((_request(model, inputs),)), timeout=seconds)
+        try:
+            yield call
+        finally:
+            call.cancel()
 
 
 def infer_unary(url: str, model: str, inputs: Mapping[str, Any], *, seconds: float = DEADLINE_S) -> tuple[str, str]:
@@ -253,7 +279,9 @@ def _packed(value: Any) -> tuple[str, int, bytes]:
     return "INT32", len(value), struct.pack(f"<{len(value)}i", *value)
 
 
-def _unpacked(response: Any) -> dict[str, list[Any]]:
+def outputs(message: Any) -> dict[str, list[Any]]:
+    """The tensors of a message of the gRPC stream: name -> values."""
+    response = message.infer_response
     values: dict[str, list[Any]] = {}
     for output, raw in zip(response.outputs, response.raw_output_contents, strict=True):
         if output.datatype == "INT32":
@@ -294,14 +322,23 @@ def metric(server: TritonServer, name: str, **labels: str) -> float:
     return total
 
 
-def statistics(server: TritonServer, model: str) -> tuple[int, int]:
-    """Inferences and executions of a model so far."""
-    (stats,) = json.loads(get(f"{server.http_url}/v2/models/{model}/stats"))["model_stats"]
-    return int(stats["inference_count"]), int(stats["execution_count"])
+def inferences(server: TritonServer, model: str) -> int:
+    """Requests that a model has served so far."""
+    return _statistics(server, model)["inference_count"]
+
+
+def executions(server: TritonServer, model: str) -> int:
+    """Batches that a model has executed so far."""
+    return _statistics(server, model)["execution_count"]
+
+
+def _statistics(server: TritonServer, model: str) -> dict[str, int]:
+    (statistics,) = json.loads(get(f"{server.http_url}/v2/models/{model}/stats"))["model_stats"]
+    return {name: int(statistics[name]) for name in ("inference_count", "execution_count")}
 
 
 def resident_bytes(server: TritonServer, model: str) -> int:
-    """Resident memory of the process that serves a model."""
+    """Resident memory of the process that serves a model, without what it shares with the server."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
@@ -312,7 +349,7 @@ def resident_bytes(server: TritonServer, model: str) -> int:
             continue
         ours = f"\nPPid:\t{server.pid}\n" in status and b"triton_python_backend_stub" in command[0]
         if ours and any(f"/{model}/".encode() in part for part in command):
-            match = re.search(r"VmRSS:\s+(\d+) kB", status)
+            match = re.search(r"RssAnon:\s+(\d+) kB", status)
             assert match is not None
             return int(match[1]) * 1024
     raise AssertionError(f"no stub process of {model}")

@@ -49,7 +49,8 @@ class Play:
         self.directive = directive
         self.sampling = sampling
         self.constraint = ""
-        self.steps: list[tuple[list[int], dict[str, Any]]] = []
+        self.steps: list[tuple[list[int], str]] = []  # ids and `meta` of each response
+        self.end = "stop"
         self.place = 0
         self.sent = 0
         self.unchecked = 0
@@ -112,7 +113,10 @@ class TritonPythonModel:
             raise ValueError(directive["refuse"])
         play = Play(sender, stream_id, directive, json.loads(inputs["sampling"][0]) if "sampling" in inputs else {})
         play.constraint = inputs["constraint"][0].decode() if "constraint" in inputs else ""
-        play.steps = list(self.steps(play, inputs["input_ids"].size))
+        steps = list(self.steps(play, inputs["input_ids"].size))
+        play.end = str(steps[-1][1].get("finish_reason", "stop"))
+        # Written beforehand: replaying should cost little, so that what is measured is not this model.
+        play.steps = [(token_ids, json.dumps(meta, ensure_ascii=False) if meta else "") for token_ids, meta in steps]
         with self.news:
             if stream_id in self.live:
                 raise ValueError(f"stream_id: found {stream_id}, which is live; allowed: a fresh one")
@@ -215,7 +219,7 @@ class TritonPythonModel:
         directive = play.directive
         if play.stopped:
             end = {"finish_reason": "stop", "completion_tokens": play.sent, "last": True}
-            self.send(play, [], end, final=True)
+            self.send(play, [], json.dumps(end), final=True)
             return "stopped"
         if play.unchecked >= self.check_every:
             play.unchecked = 0
@@ -231,24 +235,23 @@ class TritonPythonModel:
         play.unchecked += len(token_ids)
         final = play.place == len(play.steps)
         self.send(play, token_ids, meta, final=final)
-        return str(meta.get("finish_reason", "stop")) if final else ""
+        return play.end if final else ""
 
     def fail(self, play: Play, way: str) -> None:
         if way == "in_band":
             meta = {"finish_reason": "error", "error": "CUDA out of memory", "last": True}
-            self.send(play, [], meta, final=True)
+            self.send(play, [], json.dumps(meta), final=True)
         elif way == "error":
             error = pb_utils.TritonError("CUDA out of memory", pb_utils.TritonError.INTERNAL)
             play.sender.send(pb_utils.InferenceResponse([], error=error), flags=FINAL)
         else:
             play.sender.send(flags=FINAL)
 
-    def send(self, play: Play, token_ids: list[int], meta: dict[str, Any], *, final: bool) -> None:
-        text = json.dumps(meta, ensure_ascii=False) if meta else ""
+    def send(self, play: Play, token_ids: list[int], meta: str, *, final: bool) -> None:
         tensors = [
             pb_utils.Tensor("stream_id", np.array([[play.stream_id.encode()]], np.object_)),
             pb_utils.Tensor("token_ids", np.array([token_ids], np.int32).reshape(1, len(token_ids))),
-            pb_utils.Tensor("meta", np.array([[text.encode()]], np.object_)),
+            pb_utils.Tensor("meta", np.array([[meta.encode()]], np.object_)),
         ]
         response = pb_utils.InferenceResponse(tensors)
         if final:

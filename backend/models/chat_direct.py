@@ -18,6 +18,7 @@ from typing import Final
 
 from tristream.backend.detokenizer import load_vocabulary
 from tristream.backend.errors import SettingsError, UnavailableError
+from tristream.backend.lifeline import end_with_server
 from tristream.backend.llm_client import LlmCall, LlmClient, LlmLostError
 from tristream.backend.metrics import Metrics
 from tristream.backend.opening import Opening
@@ -95,6 +96,7 @@ class ChatDirectModel:
         Raises:
             SettingsError: a parameter cannot be used.
         """
+        end_with_server()
         arguments = ModelArguments.from_triton(args)
         if not arguments.config.get("model_transaction_policy", {}).get("decoupled"):
             raise SettingsError("model_transaction_policy", "decoupled: false", "decoupled: true")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from tristream.backend.engines.base import Constraint, Engine, GenerationRequest, Sampling, Step
+from tristream.backend.lifeline import end_with_server
 from tristream.backend.pb import PbModule, PbRequest, PbTensor
 from tristream.backend.responder import INTERNAL_MESSAGE, Responder, log_unexpected
 from tristream.backend.settings import ModelArguments, limited, read_settings
@@ -76,6 +77,7 @@ class LlmModel:
         Raises:
             SettingsError: a parameter cannot be used.
         """
+        end_with_server()
         arguments = ModelArguments.from_triton(args)
         settings = read_settings(LlmSettings, arguments.parameters, arguments.directory)
         logging.getLogger("tristream").addHandler(_ServerLog(self._pb))

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from tristream.backend.detokenizer import Vocabulary, load_vocabulary
 from tristream.backend.errors import SettingsError, UnavailableError
+from tristream.backend.lifeline import end_with_server
 from tristream.backend.metrics import Metrics
 from tristream.backend.opening import Opening, stream_key
 from tristream.backend.pb import PbModule, PbRequest
@@ -76,6 +77,7 @@ class PostprocessModel:
         Raises:
             SettingsError: a parameter is wrong, or the model may not be run like this.
         """
+        end_with_server()
         arguments = ModelArguments.from_triton(args)
         _check_config(arguments)
         self._settings = read_settings(PostprocessSettings, arguments.parameters, arguments.directory)

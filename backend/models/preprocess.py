@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from tristream.backend.contract import POSTPROCESS, PREPROCESS
 from tristream.backend.errors import BUSY_PREFIX, UnavailableError
+from tristream.backend.lifeline import end_with_server
 from tristream.backend.pb import PbModule, PbRequest
 from tristream.backend.prompt import Prompt, PromptBuilder, PromptSettings
 from tristream.backend.responder import log_unexpected, triton_error
@@ -87,6 +88,7 @@ class PreprocessModel:
         Raises:
             SettingsError: a parameter cannot be used.
         """
+        end_with_server()
         arguments = ModelArguments.from_triton(args)
         self._settings = read_settings(PreprocessSettings, arguments.parameters, arguments.directory)
         self._builder = PromptBuilder(self._settings)

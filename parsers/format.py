@@ -128,6 +128,7 @@ class Format:
         turns: spellings that begin a turn in the rendered prompt (PROTOCOL 4).
         prepend: text that content begins with, where it begins with text at all.
         constraint: name of the builder in `constraint.py`, "" where there is none.
+        text_markers: its markers are ordinary text by nature: no tokenizer need have them as tokens.
         models: models known to write it, for people.
     """
 
@@ -140,6 +141,7 @@ class Format:
     turns: tuple[str, ...] = ()
     prepend: str = ""
     constraint: str = ""
+    text_markers: bool = False
     models: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -165,6 +167,7 @@ def compose(reasoning: Format, tools: Format) -> Format:
         messages=tools.messages or reasoning.messages,
         swallowed=tuple(dict.fromkeys((*reasoning.swallowed, *tools.swallowed))),
         turns=tuple(dict.fromkeys((*reasoning.turns, *tools.turns))),
+        text_markers=reasoning.text_markers or tools.text_markers,
         models=(),
     )
 

@@ -6,6 +6,7 @@ Markers: the chat templates of deepseek-ai/DeepSeek-R1-0528, DeepSeek-V3-0324 an
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from ..arguments.json_object import JsonObject
@@ -36,6 +37,7 @@ _V31: Final = (
     Ahead(((Lit("{"),),)),
 )
 
+# The family's own form first.
 _CALLS: Final = ToolSyntax(
     arguments=JsonObject(),
     wrappers=("<｜tool▁calls▁begin｜>",),
@@ -45,6 +47,8 @@ _CALLS: Final = ToolSyntax(
     frames=(here("```"), (Lit("<｜tool▁call▁end｜>"),)),
     ends_reasoning=True,
 )
+
+_CALLS_V31: Final = replace(_CALLS, inner=(_V31, _V3, _V3_BARE), bare=(_V31, _V3, _V3_BARE))
 
 _THINKING: Final = ("thinking", "enable_thinking")
 
@@ -74,7 +78,7 @@ DEEPSEEK_V31: Final = Format(
     name="deepseek_v31",
     source="chat template of deepseek-ai/DeepSeek-V3.1 (2026-11)",
     reasoning=ReasoningSyntax(starts=("<think>",), ends=("</think>",), interleaved=True, switches=_THINKING),
-    tools=_CALLS,
+    tools=_CALLS_V31,
     swallowed=DEEPSEEK_END,
     turns=DEEPSEEK_TURNS,
     constraint="deepseek_v31",

@@ -228,6 +228,7 @@ class TransformersEngine:
             if prompt in self._prompts:
                 self._prompts.remove(prompt)
             prompt.stream.end("error", FAILED)
+            prompt.stream.stopped = True  # some of its rows may run already
         return len(piece)
 
     def _start_rows(self, prompt: _Prompt, logits: torch.Tensor) -> None:
@@ -293,8 +294,12 @@ class TransformersEngine:
             return [row for index, row in enumerate(rows) if self._take([row], logits[index : index + 1])]
         live = []
         for row, token in zip(rows, tokens, strict=True):
-            if isinstance(token, str):
-                row.fail(token)
-            elif row.take(token):
-                live.append(row)
+            try:
+                if isinstance(token, str):
+                    row.fail(token)
+                elif row.take(token):
+                    live.append(row)
+            except Exception:
+                log.exception("a row failed on its token")
+                row.fail(FAILED)
         return live

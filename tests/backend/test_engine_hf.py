@@ -18,6 +18,7 @@ from transformers import Gemma2Config, Lfm2Config, LlamaConfig, MistralConfig
 from support.tiny_llm import END_ID, SIZES, Collector, SlowCompiler, run, tiny_folder, tiny_tokenizer
 from tristream.backend.engines.base import Constraint, GenerationRequest, Sampling
 from tristream.backend.engines.cache import RowCache
+from tristream.backend.engines.constraints import RowConstraint
 from tristream.backend.engines.hf import EngineLimits, TransformersEngine
 from tristream.backend.engines.loading import LoadedModel, load_model
 from tristream.backend.errors import UnavailableError
@@ -425,6 +426,40 @@ def test_no_number_is_an_error_step(model: LoadedModel, start: Start) -> None:
         got = run(engine, requests([[7, 8, 9], [8, 9, 9]], sampling))
         assert "no number" in got[0].end().error
         assert got[1].end().finish_reason != "error"
+
+
+def test_a_row_that_chokes_on_its_token_ends_alone(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    accept = RowConstraint.accept
+
+    def choke(row: RowConstraint, token: int) -> bool:
+        if row.active:
+            raise RuntimeError("the grammar's state is broken")
+        return accept(row, token)
+
+    monkeypatch.setattr(RowConstraint, "accept", choke)
+    wanted = [constraint(regex="yes"), None]
+    asked = [GenerationRequest(f"s{number}", [5, 6], GREEDY, each) for number, each in enumerate(wanted)]
+    got = run(start(), asked)
+    assert [one.end().finish_reason == "error" for one in got] == [True, False]
+    assert "grammar" not in got[0].end().error
+
+
+def test_a_prompt_that_fails_at_its_last_choice_ends_whole(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    join = RowCache.join
+
+    def run_out(cache: RowCache, others: list[RowCache]) -> None:
+        if others[0].past.layers[0].keys.shape[0] == 3:
+            raise MemoryError
+        join(cache, others)
+
+    monkeypatch.setattr(RowCache, "join", run_out)
+    engine = start()
+    running, failed = Collector(), Collector()
+    engine.submit(GenerationRequest("a", [5, 6], Sampling(temperature=0, max_tokens=240, ignore_eos=True)), running)
+    running.wait_tokens(2)
+    engine.submit(GenerationRequest("b", [5, 6], Sampling(max_tokens=50, n=3, ignore_eos=True)), failed)
+    assert {failed.wait().end(choice).finish_reason for choice in range(3)} == {"error"}
+    assert len(running.wait().ids()) == 240
 
 
 def test_a_fault_of_the_engine_ends_its_streams_and_it_goes_on(

@@ -10,6 +10,17 @@ from tokenizers import Tokenizer
 
 from support.serving import TIGHT_CONTEXT, TIGHT_IDLE_S, TIGHT_STREAMS, ReplayServer, Set, replay_server
 
+FOLDER = Path(__file__).parent
+TIMEOUT_S = 300
+"""A dozen processes that start on two busy cores count into the first test's time."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The timeout of every test of this folder."""
+    for item in items:
+        if FOLDER in item.path.parents:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
 
 @pytest.fixture(scope="session")
 def replay(

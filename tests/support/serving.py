@@ -39,6 +39,7 @@ __all__ = [
     "metric",
     "outputs",
     "post",
+    "process_of",
     "replay_server",
     "resident_bytes",
     "responses",
@@ -337,8 +338,8 @@ def _statistics(server: TritonServer, model: str) -> dict[str, int]:
     return {name: int(statistics[name]) for name in ("inference_count", "execution_count")}
 
 
-def resident_bytes(server: TritonServer, model: str) -> int:
-    """Resident memory of the process that serves a model, without what it shares with the server."""
+def process_of(server: TritonServer, model: str) -> int:
+    """Process id of the stub that serves a model."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
@@ -349,7 +350,13 @@ def resident_bytes(server: TritonServer, model: str) -> int:
             continue
         ours = f"\nPPid:\t{server.pid}\n" in status and b"triton_python_backend_stub" in command[0]
         if ours and any(f"/{model}/".encode() in part for part in command):
-            match = re.search(r"RssAnon:\s+(\d+) kB", status)
-            assert match is not None
-            return int(match[1]) * 1024
+            return int(folder.name)
     raise AssertionError(f"no stub process of {model}")
+
+
+def resident_bytes(server: TritonServer, model: str) -> int:
+    """Resident memory of the process that serves a model, without what it shares with the server."""
+    status = Path(f"/proc/{process_of(server, model)}/status").read_text(encoding="utf-8")
+    match = re.search(r"RssAnon:\s+(\d+) kB", status)
+    assert match is not None
+    return int(match[1]) * 1024

@@ -37,7 +37,9 @@ __all__ = ["Session", "fold_choices"]
 _ABSENT: Final = re.compile(r"Request for unknown model: .* is not found")
 _LOADING: Final = re.compile(r"Request for unknown model: .*(no available versions|is not ready)|is not ready")
 _BUSY: Final = re.compile(r"server busy: |Exceeds maximum queue size|exceeds max_queue_size", re.IGNORECASE)
-_FAILED: Final = re.compile(r"internal error|Failed to process the request\(s\)|unhealthy|Stub process", re.IGNORECASE)
+_FAILED: Final = re.compile(
+    r"internal error|the LLM failed before|Failed to process the request\(s\)|unhealthy|Stub process", re.IGNORECASE
+)
 
 # What Triton puts before a text on its way through an ensemble.
 _PREFIXES: Final = re.compile(r"^(?:\[request id: [^\]]*\] |in ensemble '[^']*', )+")

@@ -56,7 +56,7 @@ bench: setup ## Measure the parser: the table of time per delta
 	@$(BIN)/python tests/bench/parser.py $(ARGS)
 
 bench-server: setup ## Measure the models on a server against an echoing one
-	@$(BIN)/python tests/bench/server.py $(ARGS)
+	@PYTHONPATH=tests $(BIN)/python tests/bench/server.py $(ARGS)
 
 clean: ## Remove .venv, build and what tools left behind
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis ./*.egg-info

@@ -20,6 +20,7 @@ from tristream.parsers.request import ChatOptions
 from tristream.parsers.states import State
 
 from .errors import SettingsError
+from .format_choice import check_template, choose_format
 from .json_schemas import check_schema
 from .json_text import parse_json
 from .prompt_settings import PromptSettings, char_bounds, json_setting
@@ -82,12 +83,13 @@ class PromptBuilder:
     def __init__(self, settings: PromptSettings) -> None:
         if settings.tokenizer is None:
             raise SettingsError("tokenizer", "nothing", "a Hugging Face folder with a tokenizer")
-        try:
-            load_format(settings.format)
-        except RequestError as error:
-            raise SettingsError("format", error.found, error.allowed) from None
         self.settings = settings
         self.template = ChatTemplate(settings.tokenizer, settings.chat_template, settings.max_context)
+        chosen = choose_format(settings, self.template)
+        self.format = chosen.name
+        """The model's format: the one that was set, or found."""
+        self.remarks = (*chosen.remarks, *check_template(settings, self.template, chosen.name))
+        """What the server's log should say about the format; warnings first to last."""
         self._bounds = char_bounds(settings.reasoning_chars)
         self._variables = json_setting("chat_template_kwargs", settings.chat_template_kwargs)
         self._defaults = json_setting("sampling_defaults", settings.sampling_defaults)
@@ -119,7 +121,7 @@ class PromptBuilder:
         if body.n is not None and body.n > settings.max_choices:
             raise RequestError("n", str(body.n), f"1 to {settings.max_choices} (max_choices)")
         schema = self._check_schemas(options, body)
-        name = body.format or settings.format
+        name = body.format or self.format
         spec = load_format(name)
         prompt = self._render(body, raw, options)
         input_ids = self.template.encode(prompt)

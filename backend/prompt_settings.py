@@ -35,6 +35,7 @@ class PromptSettings(StreamSettings):
             to one call (under `required` too), and to text where the last message is a tool's result.
         reasoning_chars: fewest and most characters of reasoning, `20-160`; absent = as the model likes.
         constraints: send constraints to the LLM; false where it takes none.
+        strict_self_check: a chat template that the format does not read back is an error, not a warning.
     """
 
     tokenizer: Path | None = None
@@ -50,6 +51,7 @@ class PromptSettings(StreamSettings):
     auto_tools: Literal["model", "call"] = "model"
     reasoning_chars: str = ""
     constraints: bool = True
+    strict_self_check: bool = False
 
 
 def char_bounds(text: str) -> tuple[int, int] | None:

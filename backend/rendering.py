@@ -84,7 +84,11 @@ class ChatTemplate:
         """Most tokens of prompt and answer together; None where nobody says."""
         self.added_ids = {token.content: number for number, token in self._tokenizer.added_tokens_decoder.items()}
         """Added tokens of the tokenizer: spelling -> id."""
-        self._as_objects = self._wants_objects()
+        self.special_spellings = frozenset(
+            token.content for token in self._tokenizer.added_tokens_decoder.values() if token.special
+        )
+        """Spellings of the tokens that the tokenizer flags special."""
+        self._as_objects, self._empty_content = self._call_form()
 
     def render(
         self,
@@ -109,6 +113,21 @@ class ChatTemplate:
         """
         conversation = [self._message(message) for message in messages]
         return self._render(conversation, tools, variables, add_generation_prompt, continue_final_message)
+
+    def render_as_is(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = False,
+        **switches: Any,
+    ) -> str:
+        """The prompt's text of messages that are already in the template's own terms (detection, self-check).
+
+        Raises:
+            RequestError: the template does not take this conversation.
+        """
+        return self._render([dict(message) for message in messages], tools, switches, add_generation_prompt, False)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a rendered prompt. The template has written what begins it: no BOS is added."""
@@ -146,7 +165,8 @@ class ChatTemplate:
         role = message.role
         if role == "developer" and "developer" not in self._text:
             role = "system"  # what OpenAI renamed; templates that know both keep them apart
-        rendered: dict[str, Any] = {"role": role, "content": message.content or ""}
+        empty = self._empty_content if message.tool_calls else ""
+        rendered: dict[str, Any] = {"role": role, "content": message.content or empty}
         for name in ("name", "tool_call_id"):
             if getattr(message, name) is not None:
                 rendered[name] = getattr(message, name)
@@ -198,26 +218,28 @@ class ChatTemplate:
         own = {*RENDERERS_OWN, *environment.globals, *self._tokenizer.special_tokens_map}
         return frozenset(name for name in read if name not in own and not name.startswith("_"))
 
-    def _wants_objects(self) -> bool:
-        """Render a call in the history both ways: does the template write arguments itself, or want them as text?
+    def _call_form(self) -> tuple[bool, str | None]:
+        """Render a call in the history in every form: arguments as objects or as text, no content as "" or as None.
 
-        Qwen's `| tojson` and loops over `arguments.items()` want objects; DeepSeek's concatenates text.
+        Qwen's `| tojson` and loops over `arguments.items()` want objects, DeepSeek's templates concatenate text;
+        DeepSeek V3's writes calls only where the content is None, Qwen's fails there.
         """
         as_text = json.dumps(_PROBE)
-        for form, is_object in ((_PROBE, True), (as_text, False)):
-            call = {"id": "call00000", "type": "function", "function": {"name": "probe", "arguments": form}}
-            conversation: list[dict[str, Any]] = [
-                {"role": "user", "content": "probe"},
-                {"role": "assistant", "content": "", "tool_calls": [call]},
-            ]
-            try:
-                text = self._render(conversation, None, {}, False, False)
-            except RequestError:
-                continue
-            # str() of a dict, or JSON text quoted once more, is not what the model was trained on
-            if _PROBE["probe_key"] in text and "'probe_key'" not in text and '\\"probe_key' not in text:
-                return is_object
-        return True
+        for empty in ("", None):
+            for form, is_object in ((_PROBE, True), (as_text, False)):
+                call = {"id": "call00000", "type": "function", "function": {"name": "probe", "arguments": form}}
+                conversation: list[dict[str, Any]] = [
+                    {"role": "user", "content": "probe"},
+                    {"role": "assistant", "content": empty, "tool_calls": [call]},
+                ]
+                try:
+                    text = self._render(conversation, None, {}, False, False)
+                except RequestError:
+                    continue
+                # str() of a dict, or JSON text quoted once more, is not what the model was trained on
+                if _PROBE["probe_key"] in text and "'probe_key'" not in text and '\\"probe_key' not in text:
+                    return is_object, empty
+        return True, ""
 
 
 @functools.cache

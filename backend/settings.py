@@ -154,7 +154,8 @@ class StreamSettings:
     """What a stream needs to know of its server; shared by `postprocess` and `chat_direct`.
 
     Args:
-        format: the model's format, where the request names none.
+        format: the model's format, where the request names none; `auto` reads the chat template.
+        formats: a TOML or JSON file with formats of the operator's own (`parsers/formats/loading.py`).
         match: `ids`: a marker that is an added token of the tokenizer counts only as that token.
             `text`: spelling alone counts.
         max_choices: most answers (`n`) of one request.
@@ -162,6 +163,7 @@ class StreamSettings:
     """
 
     format: str = "qwen3+hermes"
+    formats: Path | None = None
     match: Literal["ids", "text"] = "ids"
     max_choices: int = limited(16, low=1, high=1024)
     max_open_bytes: int = limited(4 * 1024 * 1024, low=1024)

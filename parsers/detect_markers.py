@@ -30,7 +30,12 @@ def marker_literals(format: Format) -> frozenset[str]:
         if transition.arguments is not None:
             transition.arguments.translated(collect)
     stripped = (literal.strip() for literal in found)
-    return frozenset(literal for literal in stripped if len(literal) >= _SHORTEST and not literal.isalnum())
+    return frozenset(filter(_is_marker, stripped))
+
+
+def _is_marker(literal: str) -> bool:
+    """Is it more than a word or punctuation?"""
+    return len(literal.strip()) >= _SHORTEST and not literal.strip().isalnum()
 
 
 def opening_markers(format: Format) -> tuple[str, ...]:
@@ -48,7 +53,8 @@ def opening_markers(format: Format) -> tuple[str, ...]:
 def missing_tokens(format: Format, added: Collection[str]) -> tuple[str, ...]:
     """Markers that are tokens in the family's tokenizers, and that this one does not have.
 
-    Of spellings that mean the same one is enough. Families whose markers are ordinary text need none.
+    A marker is there if one of its spellings is, or holds, an added token (DeepSeek's `｜DSML｜` stands within tags).
+    The end of reasoning is needed only where output starts inside it: others may do without reasoning.
 
     Args:
         format: the format.
@@ -56,12 +62,15 @@ def missing_tokens(format: Format, added: Collection[str]) -> tuple[str, ...]:
     """
     if format.text_markers:
         return ()
-    reasoning = format.reasoning
-    groups = [opening_markers(format)]
-    if reasoning is not None:
-        # Output may begin inside reasoning: its end is what must be seen.
-        groups.append(reasoning.ends)
-    missing = [group[0] for group in groups if group and not any(spelling in added for spelling in group)]
+    groups = []
+    if format.tools is not None and not format.tools.unmarked:
+        groups.append(opening_markers(format))
+    if format.reasoning is not None and format.reasoning.opens_by_default:
+        groups.append(format.reasoning.ends)
+    tokens = [spelling for spelling in added if _is_marker(spelling)]
+    missing = [
+        group[0] for group in groups if group and not any(token in spelling for spelling in group for token in tokens)
+    ]
     return tuple(dict.fromkeys(missing))
 
 

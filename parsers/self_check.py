@@ -6,17 +6,22 @@ spelling that differs and the format that would fit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Final
 
 from .detect import detect
-from .detect_markers import opening_markers
+from .detect_markers import marker_literals, opening_markers
 from .detect_reading import Reading, calls_of, shown
 from .detect_turns import ANSWER, CALLS, PLAN, Call, Render, TemplateProbe, Turn
 from .format import Format
 from .formats import load_format
 
 __all__ = ["SelfCheck", "self_check"]
+
+_tags: Final = re.compile(r"<[^<>\s=]{1,60}[>=]?|\[/?[A-Z_]{2,40}\]").findall
+"""What looks like a marker, for messages only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,10 @@ def _call_problem(reading: Reading, format: Format, what: str, turn: Turn) -> st
     if markers and not any(marker.strip() in turn.text for marker in markers):
         return f"a call begins with {shown(written)}, the format's begins with {' or '.join(map(repr, markers))}"
     message = reading.read_call(format, turn)
-    return f"{what}, written {shown(turn.text)}, are read as {_names(calls_of(message))}"
+    known = marker_literals(format)
+    foreign = [tag for tag in dict.fromkeys(_tags(turn.text)) if not any(tag in marker for marker in known)]
+    tells = f" (the format knows no {', '.join(map(repr, foreign[:3]))})" if foreign else ""
+    return f"{what}, written {shown(turn.text)}, are read as {_names(calls_of(message))}{tells}"
 
 
 def _reasoning_problems(reading: Reading, format: Format) -> list[str]:

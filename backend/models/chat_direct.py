@@ -18,6 +18,7 @@ from typing import Final
 
 from tristream.backend.detokenizer import load_vocabulary
 from tristream.backend.errors import SettingsError, UnavailableError
+from tristream.backend.format_choice import log_remarks
 from tristream.backend.lifeline import end_with_server
 from tristream.backend.llm_client import LlmCall, LlmClient, LlmLostError
 from tristream.backend.metrics import Metrics
@@ -102,6 +103,7 @@ class ChatDirectModel:
             raise SettingsError("model_transaction_policy", "decoupled: false", "decoupled: true")
         self._settings = settings = read_settings(ChatDirectSettings, arguments.parameters, arguments.directory)
         self._builder = PromptBuilder(settings)
+        log_remarks(self._pb, self._builder.remarks)
         self._builder.warm_up()
         assert settings.tokenizer is not None  # the builder has checked it
         self._vocabulary = load_vocabulary(settings.tokenizer)

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from tristream.backend.detokenizer import Vocabulary, load_vocabulary
 from tristream.backend.errors import SettingsError, UnavailableError
+from tristream.backend.format_choice import check_default
 from tristream.backend.lifeline import end_with_server
 from tristream.backend.metrics import Metrics
 from tristream.backend.opening import Opening, stream_key
@@ -26,7 +27,7 @@ from tristream.backend.stopper import Stopper
 from tristream.backend.streams import Stream, lost_message, merge_deltas
 from tristream.backend.table import StreamTable
 from tristream.backend.tensors import input_tensors, message_tensors, read_ints, read_text
-from tristream.parsers import MessageDelta, RequestError, load_format
+from tristream.parsers import MessageDelta, RequestError
 
 __all__ = ["PostprocessModel"]
 
@@ -83,11 +84,8 @@ class PostprocessModel:
         self._settings = read_settings(PostprocessSettings, arguments.parameters, arguments.directory)
         if self._settings.tokenizer is None:
             raise SettingsError("tokenizer", "nothing", "the LLM's tokenizer.json, or a folder that holds one")
-        try:
-            load_format(self._settings.format)
-        except RequestError as error:
-            raise SettingsError("format", error.found, error.allowed) from None
         self._vocabulary = load_vocabulary(self._settings.tokenizer)
+        check_default(self._settings, self._vocabulary.added_spellings, needed=self._settings.implicit_open)
         self._table = StreamTable(self._settings, self._clock)
         self._metrics = Metrics(self._pb, arguments.name, enabled=self._settings.metrics)
         self._stopper = Stopper(self._pb, self._settings.stop_model)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from tristream.backend.contract import POSTPROCESS, PREPROCESS
 from tristream.backend.errors import BUSY_PREFIX, UnavailableError
+from tristream.backend.format_choice import log_remarks
 from tristream.backend.lifeline import end_with_server
 from tristream.backend.pb import PbModule, PbRequest
 from tristream.backend.prompt import Prompt, PromptBuilder, PromptSettings
@@ -92,6 +93,7 @@ class PreprocessModel:
         arguments = ModelArguments.from_triton(args)
         self._settings = read_settings(PreprocessSettings, arguments.parameters, arguments.directory)
         self._builder = PromptBuilder(self._settings)
+        log_remarks(self._pb, self._builder.remarks)
         self._builder.warm_up()
         self._pool = ThreadPoolExecutor(MAX_OPENS, thread_name_prefix="open")
 

@@ -138,6 +138,7 @@ SPARK25: Final = Format(
     tools=key_values(),
     swallowed=("<end>",),
     turns=("<Bot>", "<User>"),
+    text_markers=True,
     models=("Spark 2.5",),
 )
 
@@ -148,6 +149,7 @@ IQUEST_Q1: Final = Format(
     tools=key_values(("<iquest_tool_call>", "</iquest_tool_call>")),
     swallowed=("<|im_end|>",),
     turns=("<|im_start|>",),
+    text_markers=True,
     models=("IQuest Q1",),
 )
 
@@ -217,6 +219,7 @@ TELECHAT4: Final = Format(
     tools=replace(_PARAMETERS, entries=(*_PARAMETERS.entries, _NAME_AND_OBJECT)),
     swallowed=("<_end>",),
     turns=("<_bot>", "<_user>", "<_system>"),
+    text_markers=True,
     models=("TeleChat 4",),
 )
 
@@ -234,5 +237,6 @@ XING4: Final = Format(
     ),
     swallowed=("<_end>",),
     turns=("<_bot>", "<_user>", "<_system>"),
+    text_markers=True,
     models=("Xing 4.0",),
 )

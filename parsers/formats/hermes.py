@@ -32,5 +32,6 @@ HERMES: Final = Format(
     swallowed=CHATML_END,
     turns=CHATML_TURNS,
     constraint="hermes",
+    text_markers=True,
     models=("Hermes 2 Pro", "Hermes 3", "Hermes 4", "Qwen2.5", "Qwen3"),
 )

@@ -79,6 +79,7 @@ HUNYUAN_A13B: Final = Format(
     tools=replace(array_of_calls("<tool_calls>", closer="</tool_calls>"), ends_reasoning=False),
     swallowed=("<answer>", "</answer>", "<|eos|>", "<|extra_0|>", "助手："),
     turns=("<|startoftext|>", "<|extra_4|>"),
+    text_markers=True,
     models=("Hunyuan-A13B",),
 )
 
@@ -88,6 +89,7 @@ PHI4_MINI: Final = Format(
     tools=array_of_calls("functools"),
     swallowed=("<|end|>", "<|endoftext|>"),
     turns=("<|user|>", "<|assistant|>", "<|system|>"),
+    text_markers=True,
     models=("Phi-4-mini",),
 )
 
@@ -97,6 +99,7 @@ FIREFUNCTION: Final = Format(
     tools=array_of_calls(" functools", "functools"),
     swallowed=("<|eot_id|>", "<|end_of_text|>"),
     turns=("<|start_header_id|>",),
+    text_markers=True,
     models=("Firefunction v2",),
 )
 
@@ -107,6 +110,7 @@ NEMOTRON_NANO_V2: Final = Format(
     tools=array_of_calls("<TOOLCALL>", closer="</TOOLCALL>"),
     swallowed=("<SPECIAL_12>",),
     turns=("<SPECIAL_10>", "<SPECIAL_11>"),
+    text_markers=True,
     models=("Nemotron Nano 9B v2", "Llama-3.3-Nemotron-Super"),
 )
 
@@ -117,6 +121,7 @@ APRIEL: Final = Format(
     tools=array_of_calls("<tool_calls>", closer="</tool_calls>"),
     swallowed=("<|end|>",),
     turns=("<|assistant|>", "<|user|>", "<|system|>"),
+    text_markers=True,
     models=("Apriel 1.5",),
 )
 
@@ -129,6 +134,7 @@ APRIEL16: Final = Format(
     tools=array_of_calls("<tool_calls>", closer="</tool_calls>"),
     swallowed=("[END FINAL RESPONSE]", "<|end|>"),
     turns=("<|begin_assistant|>", "<|begin_user|>"),
+    text_markers=True,
     models=("Apriel 1.6",),
 )
 
@@ -144,6 +150,7 @@ XLAM: Final = Format(
     ),
     swallowed=("<|eot_id|>", *CHATML_END),
     turns=("<|start_header_id|>", *CHATML_TURNS),
+    text_markers=True,
     models=("xLAM 2",),
 )
 

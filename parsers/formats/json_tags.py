@@ -66,6 +66,7 @@ GRANITE4: Final = Format(
     swallowed=("<|end_of_text|>",),
     turns=("<|start_of_role|>",),
     constraint="hermes",
+    text_markers=True,
     models=("Granite 4.0",),
 )
 
@@ -79,6 +80,7 @@ GRANITE_20B_FC: Final = Format(
     ),
     swallowed=("<|endoftext|>",),
     turns=("SYSTEM:", "USER:", "ASSISTANT:"),
+    text_markers=True,
     models=("Granite 20B functioncalling",),
 )
 
@@ -89,6 +91,7 @@ ERNIE45: Final = Format(
     tools=tagged_objects((Lit("<tool_call>"),), "</tool_call>"),
     swallowed=("<response>", "</response>", *CHATML_END),
     turns=CHATML_TURNS,
+    text_markers=True,
     models=("ERNIE 4.5 Thinking",),
 )
 
@@ -138,6 +141,7 @@ TRINITY: Final = Format(
     swallowed=CHATML_END,
     turns=CHATML_TURNS,
     constraint="hermes",
+    text_markers=True,
     models=("Trinity",),
 )
 
@@ -148,5 +152,6 @@ MINIMAX_M1: Final = Format(
     tools=tagged_objects((Lit("<tool_calls>"), Maybe((Lit("\n"),))), "</tool_calls>"),
     swallowed=("<end_of_sentence>",),
     turns=("<beginning_of_sentence>",),
+    text_markers=True,
     models=("MiniMax-M1",),
 )

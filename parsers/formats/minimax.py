@@ -128,6 +128,7 @@ DOTS: Final = Format(
     ),
     swallowed=("<|endofresponse|>",),
     turns=("<|response|>", "<|userprompt|>"),
+    text_markers=True,
     models=("dots.llm1", "dots.llm2"),
 )
 
@@ -192,6 +193,7 @@ MINICPM5: Final = Format(
     ),
     swallowed=("<|im_end|>",),
     turns=("<|im_start|>",),
+    text_markers=True,
     models=("MiniCPM 5",),
 )
 

@@ -78,5 +78,6 @@ INKLING: Final = Format(
         "<|content_model_end_sampling|>",
     ),
     turns=("<|message_user|>", "<|message_model|>"),
+    text_markers=True,
     models=("Inkling",),
 )

@@ -38,6 +38,7 @@ PYTHONIC: Final = Format(
     tools=_PYTHONIC,
     swallowed=("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"),
     turns=("<|start_header_id|>",),
+    text_markers=True,
     models=("Llama 3.2 1B and 3B", "ToolACE"),
 )
 
@@ -90,5 +91,6 @@ OLMO3: Final = Format(
     ),
     swallowed=CHATML_END,
     turns=CHATML_TURNS,
+    text_markers=True,
     models=("Olmo 3",),
 )

@@ -5,14 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
-from typing import Final
+from typing import Final, NoReturn
 
 from ..errors import RequestError
 from ..format import Format, compose
 from ..request import ToolChoice
 from .forced import FORCED_NAMED, FORCED_REQUIRED
 
-__all__ = ["format_names", "forced_form", "load_format", "reasoning_aliases", "tool_aliases"]
+__all__ = [
+    "forced_form",
+    "format_names",
+    "load_format",
+    "reasoning_aliases",
+    "resolve_reasoning",
+    "resolve_tools",
+    "tool_aliases",
+]
 
 _MODULES: Final = {
     "deepseek": ("deepseek_r1", "deepseek_v3", "deepseek_v31"),
@@ -54,19 +62,39 @@ _REASONING_ALIASES: Final = {
     "musespark1x": "muse",
     "muse_glimmer": "muse",
     # SGLang, Dynamo, TensorRT-LLM, llama.cpp
+    "apertus2509": "apertus",
+    "basic": "qwen3",
+    "cohere": "cohere_command3",
     "deepseek-r1": "deepseek_r1",
     "deepseek-v3": "deepseek_v3",
-    "glm": "glm45",
+    "deepseek-v4": "deepseek_v4",
+    "deepseek-v41": "deepseek_v41",
+    # Its tools are dots' own; its reasoning is marked as Qwen3 marks it.
+    "dots": "qwen3",
+    "glm": "glm47",
+    "glm_moe_dsa": "glm47",
     "gpt-oss": "gpt_oss",
     "gpt_oss_reasoning": "gpt_oss",
+    "hunyuan": "hy_v3",
+    "hy3": "hy_v3",
+    "interns1": "internlm2",
     "kimi": "kimi_v1",
+    "kimi_k25": "kimi_k2",
+    "laguna": "poolside_v1",
+    "mimo_v2": "mimo",
+    "minimax": "minimax_m2",
     "minimax-append-think": "minimax_m2_append_think",
     "minimax_append_think": "minimax_m2_append_think",
+    "minimax-m3": "minimax_m3",
+    "nanbeige": "qwen3",
+    "nano-v3": "nemotron_v3",
+    "nemotron-v3": "nemotron_v3",
+    "nemotron3": "nemotron_v3",
+    "nemotron_3": "nemotron_v3",
     "nemotron_deci": "nemotron_nano_v2",
     "nemotron_nano": "nemotron_v3",
-    "basic": "qwen3",
     "qwen3-thinking": "qwen3",
-    "cohere": "cohere_command3",
+    "qwen3_5": "qwen3",
 }
 _TOOL_ALIASES: Final = {
     # vLLM
@@ -81,6 +109,8 @@ _TOOL_ALIASES: Final = {
     "qwen3_xml": "qwen3_coder",
     # SGLang, Dynamo, TensorRT-LLM, llama.cpp
     "apertus2509": "apertus",
+    "cohere": "cohere_command3",
+    "deepseek-v4": "deepseek_v4",
     "deepseekv3": "deepseek_v3",
     "deepseekv31": "deepseek_v31",
     "deepseekv32": "deepseek_v32",
@@ -89,22 +119,30 @@ _TOOL_ALIASES: Final = {
     "deepseek_v3_1": "deepseek_v31",
     "deepseek_v3_2": "deepseek_v32",
     "functionary": "functionary_v31",
+    "gemma-4": "gemma4",
     "glm": "glm45",
+    "glm4": "glm45",
     "gpt-oss": "gpt_oss",
     "harmony": "gpt_oss",
     "hunyuan": "hy_v3",
+    "hy3": "hy_v3",
     "interns1": "internlm2",
     "kimi": "kimi_k2",
     "llama3": "llama3_json",
     "llama4": "llama4_pythonic",
+    "mimo_v2": "mimo",
     "minimax-m2": "minimax_m2",
     "minimax-m3": "minimax_m3",
+    "nanbeige": "qwen3_coder",
     "nemotron_deci": "nemotron_nano_v2",
+    "nemotron_nano": "qwen3_coder",
     "phi4": "phi4_mini",
     "qwen": "hermes",
     "qwen25": "hermes",
-    "cohere": "cohere_command3",
+    "xing4_0": "xing4",
 }
+_FROM_CHECKPOINT: Final = ("hf", "response_template")
+"""Other engines' names for a format that a checkpoint's own metadata describes."""
 
 
 def format_names() -> tuple[str, ...]:
@@ -122,21 +160,51 @@ def tool_aliases() -> dict[str, str]:
     return dict(_TOOL_ALIASES)
 
 
+def resolve_reasoning(name: str) -> str:
+    """The canonical name of a reasoning format: the left part of `REASONING+TOOLS`.
+
+    Raises:
+        RequestError: there is none of that name.
+    """
+    canonical = _REASONING_ALIASES.get(name, name)
+    return canonical if canonical in _MODULE_OF else _unknown(name)
+
+
+def resolve_tools(name: str) -> str:
+    """The canonical name of a tool format: the right part of `REASONING+TOOLS`.
+
+    Raises:
+        RequestError: there is none of that name.
+    """
+    canonical = _TOOL_ALIASES.get(name, name)
+    return canonical if canonical in _MODULE_OF else _unknown(name)
+
+
+def _unknown(name: str) -> NoReturn:
+    if name in _FROM_CHECKPOINT:
+        raise RequestError(
+            "format",
+            f"{name!r}, which stands in a checkpoint's metadata and was read from none",
+            "a model whose tokenizer carries a response_template; or a name of `tristream formats`",
+        )
+    known = ", ".join(format_names())
+    raise RequestError("format", repr(name[:80]), f"{known}; or REASONING+TOOLS of two of them")
+
+
 @lru_cache(maxsize=1024)
 def load_format(name: str) -> Format:
     """The format called `name`, or `REASONING+TOOLS` composed of two.
+
+    A bare name is a canonical one, or else an alias: the tool format's, then the reasoning format's.
 
     Raises:
         RequestError: there is none of that name.
     """
     reasoning, plus, tools = name.partition("+")
     if plus and "+" not in tools:
-        left = load_format(_REASONING_ALIASES.get(reasoning, reasoning))
-        return compose(left, load_format(_TOOL_ALIASES.get(tools, tools)))
-    canonical = name if name in _MODULE_OF else _TOOL_ALIASES.get(name) or _REASONING_ALIASES.get(name, "")
-    if not canonical:
-        known = ", ".join(format_names())
-        raise RequestError("format", repr(name[:80]), f"{known}; or REASONING+TOOLS of two of them")
+        return compose(load_format(resolve_reasoning(reasoning)), load_format(resolve_tools(tools)))
+    only_reasoning = name in _REASONING_ALIASES and name not in _MODULE_OF and name not in _TOOL_ALIASES
+    canonical = name if name in _MODULE_OF else resolve_reasoning(name) if only_reasoning else resolve_tools(name)
     loaded: Format = getattr(import_module(f".{_MODULE_OF[canonical]}", __package__), canonical.upper())
     return loaded
 

@@ -92,6 +92,7 @@ FUNCTIONARY_V31: Final = Format(
     ),
     swallowed=("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>"),
     turns=("<|start_header_id|>",),
+    text_markers=True,
     models=("Functionary 3.1",),
 )
 
@@ -106,6 +107,7 @@ FUNCTIONARY_V32: Final = Format(
     ),
     swallowed=(">>>all\n", ">>>", "<|eom_id|>", "<|eot_id|>", "<|end_of_text|>"),
     turns=("<|start_header_id|>",),
+    text_markers=True,
     models=("Functionary 3.2",),
 )
 
@@ -119,6 +121,7 @@ GRANITE_PHRASES: Final = Format(
     ),
     swallowed=("<|end_of_text|>",),
     turns=("<|start_of_role|>",),
+    text_markers=True,
     models=("Granite 3.2",),
 )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tristream.parsers import FormatDefinitionError, RequestError, load_format
 from tristream.parsers.detect import detect
 from tristream.parsers.detect_markers import missing_tokens
-from tristream.parsers.formats.loading import load_file
+from tristream.parsers.formats.loading import CHECKPOINT, load_checkpoint, load_file
 from tristream.parsers.self_check import self_check
 
 from .errors import SettingsError
@@ -54,6 +54,8 @@ def choose_format(settings: StreamSettings, template: ChatTemplate) -> Choice:
         return Choice(settings.format)
     _load_own(settings)
     found = detect(template.render_as_is, special_spellings=template.special_spellings)
+    if found.format is None and _load_checkpoint(settings):
+        return Choice(CHECKPOINT, (Remark(f"format auto: {found}; so the checkpoint's response_template is read"),))
     if found.format is None:
         raise SettingsError("format", f"'auto', and the model's format is {found}", "the format's name")
     _check_tokens(settings, found.format, template.added_ids)
@@ -73,6 +75,9 @@ def check_default(settings: StreamSettings, added: Collection[str], *, needed: b
         SettingsError: it is not.
     """
     _load_own(settings)
+    if settings.format in (AUTO, CHECKPOINT):
+        # Where `preprocess` finds no family that the template writes it may name the checkpoint's own format.
+        _load_checkpoint(settings)
     if settings.format == AUTO:
         if needed:
             allowed = "the format's name: no model here reads the chat template"
@@ -115,6 +120,23 @@ def _load_own(settings: StreamSettings) -> None:
         load_file(settings.formats)
     except FormatDefinitionError as error:
         raise SettingsError("formats", str(error), "a file that docs/formats.md describes") from None
+
+
+def _load_checkpoint(settings: StreamSettings) -> bool:
+    """Make the format known that the checkpoint's own metadata describes; False where it describes none.
+
+    Raises:
+        SettingsError: it does, in a way that no format can follow.
+    """
+    tokenizer = getattr(settings, "tokenizer", None)
+    if tokenizer is None:
+        return False
+    try:
+        return load_checkpoint(tokenizer if tokenizer.is_dir() else tokenizer.parent) is not None
+    except FormatDefinitionError as error:
+        if settings.format == AUTO:
+            return False
+        raise SettingsError("format", f"{CHECKPOINT!r}; {error}", "a format's name") from None
 
 
 def _check_tokens(settings: StreamSettings, name: str, added: Collection[str]) -> None:

@@ -91,7 +91,7 @@ def detect(
     probe = TemplateProbe(render)
     if probe.plain is None:
         return Detection(None, (), "the template does not render a question and its answer")
-    candidates = tuple(formats) if formats is not None else _registered()
+    candidates = tuple(formats) if formats is not None else _registered(format_names())
     reading = Reading(probe, frozenset(special_spellings))
     if not reading.has_calls and probe.declares_tools:
         return Detection(None, reading.seen(), "the template declares tools to the model but writes no call")
@@ -133,11 +133,11 @@ def prompt_open(render: Render, format: Format | str, **switches: Any) -> bool |
     return prompt_state(format, added)
 
 
-@lru_cache(maxsize=1)
-def _registered() -> tuple[Format, ...]:
+@lru_cache(maxsize=4)
+def _registered(names: tuple[str, ...]) -> tuple[Format, ...]:
     """Of several names for the same data the one of the most models, or the longest."""
     found: dict[Any, Format] = {}
-    for format in map(load_format, format_names()):
+    for format in map(load_format, names):
         data = format.reasoning, format.tools, format.messages, format.swallowed, format.turns, format.prepend
         if data not in found or _weight(format) > _weight(found[data]):
             found[data] = format

@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Final, NoReturn
 
-from ..errors import RequestError
+from ..errors import FormatDefinitionError, RequestError
 from ..format import Format, compose
 from ..request import ToolChoice
 from .forced import FORCED_NAMED, FORCED_REQUIRED
@@ -16,6 +16,7 @@ __all__ = [
     "forced_form",
     "format_names",
     "load_format",
+    "register_format",
     "reasoning_aliases",
     "resolve_reasoning",
     "resolve_tools",
@@ -141,13 +142,44 @@ _TOOL_ALIASES: Final = {
     "qwen25": "hermes",
     "xing4_0": "xing4",
 }
+_OUTSIDE: Final[dict[str, Format]] = {}
+"""Formats from files, entry points and checkpoints, by name (`loading.py`). Filled while models load."""
+
 _FROM_CHECKPOINT: Final = ("hf", "response_template")
 """Other engines' names for a format that a checkpoint's own metadata describes."""
 
 
 def format_names() -> tuple[str, ...]:
-    """The canonical names, sorted."""
-    return tuple(sorted(_MODULE_OF))
+    """The canonical names, sorted; those of formats from outside that were loaded among them."""
+    return tuple(sorted((*_MODULE_OF, *_OUTSIDE)))
+
+
+def register_format(format: Format) -> None:
+    """Make a format from outside known by its name; one of that name that was loaded before is replaced.
+
+    Raises:
+        FormatDefinitionError: the name is taken by a format of this package, or an alias of one.
+    """
+    if format.name in _MODULE_OF or format.name in _REASONING_ALIASES or format.name in _TOOL_ALIASES:
+        raise FormatDefinitionError(f"format {format.name!r}: the name is taken; allowed: one that is not")
+    _OUTSIDE[format.name] = format
+    load_format.cache_clear()
+
+
+def _outside(name: str) -> Format | None:
+    """A format from outside. Packages that bring formats are asked only where no other has the name."""
+    if name not in _OUTSIDE:
+        from .loading import load_entry_point
+
+        found = load_entry_point(name)
+        if found is None:
+            return None
+        register_format(found)
+    return _OUTSIDE[name]
+
+
+def _exists(name: str) -> bool:
+    return name in _MODULE_OF or _outside(name) is not None
 
 
 def reasoning_aliases() -> dict[str, str]:
@@ -167,7 +199,7 @@ def resolve_reasoning(name: str) -> str:
         RequestError: there is none of that name.
     """
     canonical = _REASONING_ALIASES.get(name, name)
-    return canonical if canonical in _MODULE_OF else _unknown(name)
+    return canonical if _exists(canonical) else _unknown(name)
 
 
 def resolve_tools(name: str) -> str:
@@ -177,7 +209,7 @@ def resolve_tools(name: str) -> str:
         RequestError: there is none of that name.
     """
     canonical = _TOOL_ALIASES.get(name, name)
-    return canonical if canonical in _MODULE_OF else _unknown(name)
+    return canonical if _exists(canonical) else _unknown(name)
 
 
 def _unknown(name: str) -> NoReturn:
@@ -205,6 +237,8 @@ def load_format(name: str) -> Format:
         return compose(load_format(resolve_reasoning(reasoning)), load_format(resolve_tools(tools)))
     only_reasoning = name in _REASONING_ALIASES and name not in _MODULE_OF and name not in _TOOL_ALIASES
     canonical = name if name in _MODULE_OF else resolve_reasoning(name) if only_reasoning else resolve_tools(name)
+    if canonical not in _MODULE_OF:
+        return _OUTSIDE[canonical]
     loaded: Format = getattr(import_module(f".{_MODULE_OF[canonical]}", __package__), canonical.upper())
     return loaded
 

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from support.serving import TIGHT_CONTEXT, TIGHT_IDLE_S, TIGHT_STREAMS, ReplayServer, Set, replay_server
+from support.serving import (
+    TIGHT_CONTEXT,
+    TIGHT_IDLE_S,
+    TIGHT_PATIENCE_S,
+    TIGHT_STREAMS,
+    ReplayServer,
+    Set,
+    replay_server,
+)
 
 FOLDER = Path(__file__).parent
 TIMEOUT_S = 300
@@ -32,6 +40,7 @@ def replay(
     the first one's LLM with room for few streams and short idle limits.
     """
     tight = {"max_streams": str(TIGHT_STREAMS), "idle_ttl_s": str(TIGHT_IDLE_S), "first_token_ttl_s": "3"}
+    patience = {"first_token_timeout_s": str(TIGHT_PATIENCE_S), "token_timeout_s": str(TIGHT_PATIENCE_S)}
     context = {"max_context": str(TIGHT_CONTEXT)}
     sets = (
         Set(qwen3_tokenizer),
@@ -47,7 +56,7 @@ def replay(
             settings={
                 "preprocess": context,
                 "postprocess": tight,
-                "chat_direct": {**context, "max_streams": str(TIGHT_STREAMS)},
+                "chat_direct": {**context, "max_streams": str(TIGHT_STREAMS), **patience},
             },
             llm="llm",
         ),

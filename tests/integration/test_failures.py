@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.serving import TIGHT_IDLE_S, Answer, ReplayServer, infer
+from support.serving import TIGHT_IDLE_S, TIGHT_PATIENCE_S, Answer, ReplayServer, infer
 from support.talking import ask_all
 from support.vectors import cases, chat_body, difference, replay_body
 from tristream.client import ChatClient, ChatError, RequestRefused, ServerFailed
@@ -65,12 +65,39 @@ def test_chat_ends_with_an_error_where_the_llm_breaks_off(way: str, replay: Repl
     replay.wait_empty("postprocess_tight", TIGHT_IDLE_S + 10)
 
 
+def test_chat_direct_gives_up_an_llm_that_hangs(replay: ReplayServer) -> None:
+    """In time, with what had come, and the LLM is told; before the first token it is an error."""
+    body = chat_body({"words": 40, "fail_after": 10, "fail": "hang", "tag": "hangs"}, format="qwen3")
+    with ChatClient(replay.grpc_url, timeout=TIGHT_PATIENCE_S + 10) as client:
+        message = client.complete(body, model="chat_direct_tight")
+        with pytest.raises(ServerFailed) as caught:
+            client.complete(chat_body({"words": 1, "fail_after": 0, "fail": "hang"}), model="chat_direct_tight")
+    assert message.content == " the" * 10
+    assert lost(message)
+    assert "first_token_timeout_s" in str(caught.value)
+    (entry,) = replay.ended("hangs")
+    assert entry["end"] in ("cancelled", "stopped")
+    replay.wait_empty("chat_direct_tight")
+
+
+def test_chat_gives_up_an_llm_that_hangs_at_the_idle_limit(replay: ReplayServer) -> None:
+    """postprocess drops the stream and has the LLM stop it; that end comes back through it, as a lost stream's."""
+    body = chat_body({"words": 40, "fail_after": 10, "fail": "hang", "tag": "hangs too"}, format="qwen3")
+    with ChatClient(replay.grpc_url, timeout=TIGHT_IDLE_S + 20) as client:
+        message = client.complete(body, model="chat_tight")
+    assert message.content == " the" * 10
+    assert lost(message)
+    (entry,) = replay.ended("hangs too")
+    assert entry["end"] == "stopped"
+    replay.wait_empty("postprocess_tight")
+
+
 @both
 @pytest.mark.parametrize("way", ["in_band", "error"])
 def test_the_llm_fails_before_its_first_token(way: str, model: str, replay: ReplayServer) -> None:
     with (
         ChatClient(replay.grpc_url, timeout=30) as client,
-        pytest.raises(ServerFailed) as caught,
+        pytest.raises((ServerFailed, RequestRefused)) as caught,
     ):
         # Where its error comes as Triton's, not in-band, it has only words that nobody here knows (RequestRefused),
         # and postprocess waits for the stream until its limit.

@@ -29,6 +29,7 @@ __all__ = [
     "START_S",
     "TIGHT_CONTEXT",
     "TIGHT_IDLE_S",
+    "TIGHT_PATIENCE_S",
     "TIGHT_STREAMS",
     "Answer",
     "ReplayServer",
@@ -45,7 +46,6 @@ __all__ = [
     "responses",
     "executions",
     "free_settings",
-    "inferences",
 ]
 
 ROOT: Final = Path(__file__).parents[2]
@@ -57,6 +57,7 @@ START_S: Final = 240.0
 # Limits of the models with the suffix `_tight`.
 TIGHT_STREAMS: Final = 8
 TIGHT_IDLE_S: Final = 1
+TIGHT_PATIENCE_S: Final = 2
 TIGHT_CONTEXT: Final = 2048
 
 # A free-running LLM: nothing is held to anything, and what a request does not say has OpenAI's defaults.
@@ -103,7 +104,7 @@ class Set:
         base: dict[str, dict[str, str]] = {
             "preprocess": {**FREE, "tokenizer": str(self.tokenizer), "postprocess": names.get("postprocess", "")},
             "chat_direct": {**FREE, "tokenizer": str(self.tokenizer), "llm": llm},
-            "postprocess": {"tokenizer": str(self.tokenizer)},
+            "postprocess": {"tokenizer": str(self.tokenizer), "stop_model": llm},
             "llm": {
                 "tokenizer": str(self.tokenizer / "tokenizer.json"),
                 "vectors": str(CASES_FILE),
@@ -323,19 +324,10 @@ def metric(server: TritonServer, name: str, **labels: str) -> float:
     return total
 
 
-def inferences(server: TritonServer, model: str) -> int:
-    """Requests that a model has served so far."""
-    return _statistics(server, model)["inference_count"]
-
-
 def executions(server: TritonServer, model: str) -> int:
     """Batches that a model has executed so far."""
-    return _statistics(server, model)["execution_count"]
-
-
-def _statistics(server: TritonServer, model: str) -> dict[str, int]:
     (statistics,) = json.loads(get(f"{server.http_url}/v2/models/{model}/stats"))["model_stats"]
-    return {name: int(statistics[name]) for name in ("inference_count", "execution_count")}
+    return int(statistics["execution_count"])
 
 
 def process_of(server: TritonServer, model: str) -> int:

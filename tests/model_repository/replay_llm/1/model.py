@@ -10,7 +10,8 @@ What is replayed stands in the prompt, as `replay:{...}` with these members, all
     delay_ms   pause before each response (0)
     late       true: `meta` bears the text too, one response later than its ids
     fail_after tokens after which it fails, in the way `fail` says:
-    fail       in_band: a step with finish_reason `error`; error: a Triton error; silent: FINAL and no end at all
+    fail       in_band: a step with finish_reason `error`; error: a Triton error; silent: FINAL and no end at all;
+               hang: nothing more, until it is stopped or cancelled
     refuse     a text: refuses the request with INVALID_ARG and this text
     gate       [name, k]: begins when k streams of this gate have come
     tag        how the journal names this stream
@@ -106,8 +107,8 @@ class TritonPythonModel:
             sender.send(flags=FINAL)
             return
         text = self.tokenizer.decode(inputs["input_ids"][-TAIL_TOKENS:].tolist(), skip_special_tokens=False)
-        if MARK not in text:  # some request that only wants an answer: how many tokens its prompt has
-            text += MARK + json.dumps({"text": f"{inputs['input_ids'].size} tokens"})
+        if MARK not in text:
+            text += MARK + json.dumps({"text": "no directive", "tag": "no directive"})
         directive, _ = json.JSONDecoder().raw_decode(text, text.rindex(MARK) + len(MARK))
         if "refuse" in directive:
             raise ValueError(directive["refuse"])
@@ -228,6 +229,10 @@ class TritonPythonModel:
                 return "cancelled"
         token_ids, meta = play.steps[play.place]
         if play.sent >= directive.get("fail_after", 1 << 31):
+            if directive.get("fail") == "hang":
+                play.unchecked = self.check_every
+                directive["delay_ms"] = 50
+                return ""
             self.fail(play, directive.get("fail", "in_band"))
             return "failed"
         play.place += 1

@@ -21,7 +21,7 @@ PYTHON ?=
 # More arguments for pytest: make test ARGS="-k stream"
 ARGS ?=
 
-.PHONY: help setup run serve test check format bench bench-server clean
+.PHONY: help setup run serve test check format bench bench-server docs clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,12 +41,12 @@ test: setup ## Run all tests: units in parallel, then those on a real server
 	$(BIN)/pytest -q -m "server or llm or ratio" $(ARGS) || status=$$?; \
 	exit $$status
 
-check: $(STAMPS)/tristream ## Lint, formatting, types, architecture
+check: $(STAMPS)/tristream ## Lint, formatting, types, architecture, docs that are current
 	@mkdir -p $(TYPING); for room in parsers backend client; do ln -sfn ../../../$$room $(TYPING)/$$room; done
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(TYPING) tests
-	$(BIN)/pytest -q tests/test_architecture.py
+	$(BIN)/pytest -q tests/test_architecture.py tests/test_docs.py
 
 format: $(STAMPS)/tristream ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format .
@@ -57,6 +57,9 @@ bench: setup ## Measure the parser: the table of time per delta
 
 bench-server: setup ## Measure the models on a server against an echoing one
 	@PYTHONPATH=tests $(BIN)/python tests/bench/server.py $(ARGS)
+
+docs: $(STAMPS)/tristream ## Write docs/formats.md and docs/diagrams.md from the formats' tables
+	$(BIN)/python -m tristream.client.formats_page docs
 
 clean: ## Remove .venv, build and what tools left behind
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis ./*.egg-info

@@ -1,7 +1,8 @@
 """The `tristream` command.
 
 chat              cli_chat.py      talk to a model on a server
-parse, formats    cli_parse.py     raw model output -> a message; the formats that are known
+parse             cli_parse.py     raw model output -> a message
+formats           cli_formats.py   the formats that are known
 replay            cli_replay.py    recorded outputs in every chunking
 demo              demo.py          the two chats of `make run`
 serve, repo, ...  tristream.backend.cli, loaded when one of them, or the help, is asked for
@@ -20,7 +21,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from .cli_chat import chat
-from .cli_parse import formats, parse_output
+from .cli_formats import formats
+from .cli_parse import parse_output
 from .cli_replay import replay
 from .cli_support import EXIT_STATUSES, EXIT_USAGE, complain, stdout
 from .demo import demo

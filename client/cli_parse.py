@@ -1,22 +1,20 @@
-"""`tristream parse` and `tristream formats`: the parsers without a server."""
+"""`tristream parse`: the parsers without a server."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from tristream.parsers import ChatOptions, ChatStream, Delta, Format, format_names, load_format, parse
+from tristream.parsers import ChatOptions, ChatStream, Delta, parse
 
-from .cli_support import InputError, read_text, read_tools, reported, stdout
+from .cli_support import InputError, read_text, read_tools, reported
 from .jsonable import delta_object, message_object
 
-__all__ = ["formats", "parse_output"]
+__all__ = ["parse_output"]
 
 Finish = Literal["stop", "length", "content_filter"]
 
@@ -60,60 +58,6 @@ def parse_output(
                 _write(delta_object(delta))
         for delta in chat.finish(finish):
             _write(delta_object(delta))
-
-
-def formats(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
-) -> None:
-    """List the model formats; any two compose as REASONING+TOOLS."""
-    known = [load_format(name) for name in format_names()]
-    if as_json:
-        _write([_describe(known_format) for known_format in known], indent=2)
-        return
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    widths = [max(map(len, format_names())), 24, 14]
-    widths.append(max(10, stdout.width - sum(widths) - 2 * len(widths)))
-    for column, width in zip(("format", "reasoning", "tool calls", "models"), widths, strict=True):
-        table.add_column(column, no_wrap=True, width=width, overflow="ellipsis")
-    for known_format in known:
-        described = _describe(known_format)
-        reasoning = described["reasoning"]
-        marks = () if reasoning is None else (*reasoning["starts"][:1], *reasoning["ends"][:1])
-        table.add_row(
-            Text(known_format.name, "bold"),
-            Text(" … ".join(marks).replace("\n", "⏎")),
-            Text(_opener(known_format, described["tool_markers"]).replace("\n", "⏎")),
-            Text(", ".join(known_format.models), "dim"),
-        )
-    stdout.print(table, crop=False)
-    stdout.print(Text("\nAny two compose as REASONING+TOOLS, e.g. qwen3+hermes; --json tells everything.", "dim"))
-
-
-def _opener(known: Format, markers: Sequence[str]) -> str:
-    """A marker that calls begin with, for people."""
-    if known.tools is None:
-        return ""
-    openers = [marker for marker in markers if len(marker) > 1 and not marker.startswith("</")]
-    return next(iter((*known.tools.wrappers, *reversed(openers))), "JSON or Python")
-
-
-def _describe(known: Format) -> dict[str, Any]:
-    reasoning = known.reasoning
-    other = {*known.swallowed, *(() if reasoning is None else (*reasoning.starts, *reasoning.ends))}
-    return {
-        "name": known.name,
-        "models": known.models,
-        "reasoning": None
-        if reasoning is None
-        else {
-            "starts": reasoning.starts,
-            "ends": reasoning.ends,
-            "opens_by_default": reasoning.opens_by_default,
-            "interleaved": reasoning.interleaved,
-        },
-        "tool_markers": sorted(known.markers() - other) if known.tools is not None else [],
-        "source": known.source,
-    }
 
 
 def _object(text: str | None) -> dict[str, Any]:

@@ -101,7 +101,7 @@ DEEPSEEK_V41: Final = Format(
 
 GIGACHAT35: Final = Format(
     name="gigachat35",
-    source="FORMATS 5: GigaChat 3.5 as SGLang 0.5.23 reads it",
+    source="GigaChat 3.5 as SGLang 0.5.23 reads it",
     reasoning=ReasoningSyntax(starts=("<think>",), ends=("</think>",)),
     tools=_dsml("｜GCML｜", "tool_calls", ends=("</s>",)),
     swallowed=("</s>",),

@@ -124,7 +124,7 @@ LING3: Final = Format(
 
 POOLSIDE_V1: Final = Format(
     name="poolside_v1",
-    source="FORMATS 3 and 5: Poolside's models as vLLM 0.33 and SGLang 0.5.23 read them",
+    source="Poolside's models as vLLM 0.33 and SGLang 0.5.23 read them",
     reasoning=replace(_THINK, interleaved=False),
     tools=key_values(swallowed=("</assistant>",)),
     swallowed=("</assistant>",),
@@ -134,7 +134,7 @@ POOLSIDE_V1: Final = Format(
 
 SPARK25: Final = Format(
     name="spark25",
-    source="FORMATS 5: Spark 2.5 as SGLang 0.5.23 reads it",
+    source="Spark 2.5 as SGLang 0.5.23 reads it",
     tools=key_values(),
     swallowed=("<end>",),
     turns=("<Bot>", "<User>"),
@@ -144,7 +144,7 @@ SPARK25: Final = Format(
 
 IQUEST_Q1: Final = Format(
     name="iquest_q1",
-    source="FORMATS 5: IQuest Q1 as SGLang 0.5.23 reads it",
+    source="IQuest Q1 as SGLang 0.5.23 reads it",
     reasoning=_THINK,
     tools=key_values(("<iquest_tool_call>", "</iquest_tool_call>")),
     swallowed=("<|im_end|>",),
@@ -155,7 +155,7 @@ IQUEST_Q1: Final = Format(
 
 HY_V3: Final = Format(
     name="hy_v3",
-    source="FORMATS 3: Hunyuan v3 as vLLM 0.33 reads it",
+    source="Hunyuan v3 as vLLM 0.33 reads it",
     reasoning=ReasoningSyntax(starts=("<think>",), ends=("</think>",), switches=("reasoning_effort",)),
     tools=key_values(wrapper=("<tool_calls>", "</tool_calls>"), separator="<tool_sep>"),
     swallowed=("<|eos|>",),
@@ -165,7 +165,7 @@ HY_V3: Final = Format(
 
 HY_V4: Final = Format(
     name="hy_v4",
-    source="FORMATS 3: Hunyuan v4 as vLLM 0.33 reads it",
+    source="Hunyuan v4 as vLLM 0.33 reads it",
     reasoning=ReasoningSyntax(
         starts=("<think>",), ends=("</think>",), opens_by_default=True, switches=("reasoning_effort",)
     ),
@@ -186,7 +186,7 @@ _IFM_JSON: Final = Opener((Lit("<ifm|tool_call>"), Blanks(), CALL_OBJECT_AHEAD),
 
 K2_HORIZON: Final = Format(
     name="k2_horizon",
-    source="FORMATS 3 and 5: K2 Horizon as vLLM 0.33 and SGLang 0.5.23 read it",
+    source="K2 Horizon as vLLM 0.33 and SGLang 0.5.23 read it",
     reasoning=ReasoningSyntax(
         starts=("<ifm|think>", "<ifm|think_fast>", "<ifm|think_faster>"),
         ends=("</ifm|think>", "</ifm|think_fast>", "</ifm|think_faster>"),
@@ -214,7 +214,7 @@ _NAME_AND_OBJECT: Final = Opener(
 
 TELECHAT4: Final = Format(
     name="telechat4",
-    source="FORMATS 6: TeleChat 4 as TensorRT-LLM's telechat4_parser.py reads it",
+    source="TeleChat 4 as TensorRT-LLM's telechat4_parser.py reads it",
     reasoning=ReasoningSyntax(starts=("<think>",), ends=("</think>",), interleaved=True),
     tools=replace(_PARAMETERS, entries=(*_PARAMETERS.entries, _NAME_AND_OBJECT)),
     swallowed=("<_end>",),
@@ -225,7 +225,7 @@ TELECHAT4: Final = Format(
 
 XING4: Final = Format(
     name="xing4",
-    source="FORMATS 6: Xing 4.0 as TensorRT-LLM's xing4_0_parser.py reads it",
+    source="Xing 4.0 as TensorRT-LLM's xing4_0_parser.py reads it",
     reasoning=ReasoningSyntax(starts=("<think>",), ends=("</think>",), interleaved=True),
     tools=replace(
         _PARAMETERS,

@@ -62,7 +62,7 @@ GPT_OSS: Final = Format(
 # The same frames around tagged parameters.
 BEAM: Final = Format(
     name="beam",
-    source="FORMATS 5: Beam as SGLang 0.5.23 reads it",
+    source="Beam as SGLang 0.5.23 reads it",
     messages=_MESSAGES,
     tools=ToolSyntax(
         arguments=Tagged(

@@ -180,7 +180,7 @@ COHERE_COMMAND3: Final = Format(
 
 COHERE_COMMAND4: Final = Format(
     name="cohere_command4",
-    source="FORMATS 5 and 6: Cohere's mixture-of-experts models, as SGLang and llama.cpp read them",
+    source="Cohere's mixture-of-experts models, as SGLang and llama.cpp read them",
     reasoning=_COHERE_THINKING,
     tools=_ACTION,
     swallowed=("<|START_TEXT|>", "<|END_TEXT|>", "<|END_OF_TURN_TOKEN|>"),

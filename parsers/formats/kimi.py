@@ -91,7 +91,7 @@ _CALL_K3: Final = (
 
 KIMI_K3: Final = Format(
     name="kimi_k3",
-    source="FORMATS 3 and 5: Kimi K3 as vLLM 0.33 and SGLang 0.5.23 read it",
+    source="Kimi K3 as vLLM 0.33 and SGLang 0.5.23 read it",
     reasoning=ReasoningSyntax(
         starts=(_tag("open", "think"),),
         ends=(_tag("close", "think"),),

@@ -74,7 +74,7 @@ MINIMAX_M2: Final = Format(
 # vLLM's mode of that name leaves the reasoning in the content and puts the missing `<think>` before it.
 MINIMAX_M2_APPEND_THINK: Final = Format(
     name="minimax_m2_append_think",
-    source="vLLM 0.33: the reasoning parser of that name (FORMATS 3)",
+    source="vLLM 0.33: the reasoning parser of that name",
     tools=_CALLS,
     swallowed=_ENDS,
     turns=("]~b]",),
@@ -95,7 +95,7 @@ _M3_INVOKE: Final = (
 
 MINIMAX_M3: Final = Format(
     name="minimax_m3",
-    source="FORMATS 3 and 5: MiniMax M3 as vLLM 0.33 and SGLang 0.5.23 read it",
+    source="MiniMax M3 as vLLM 0.33 and SGLang 0.5.23 read it",
     reasoning=ReasoningSyntax(
         starts=("<mm:think>",), ends=("</mm:think>",), interleaved=True, switches=("thinking_mode",)
     ),
@@ -117,7 +117,7 @@ _DOTS_SYNTAX, _DOTS_INVOKE = invokes(wrapper=_DOTS_WRAPPER, swallowed=("<|endofr
 
 DOTS: Final = Format(
     name="dots",
-    source="FORMATS 3 and 5: dots as vLLM 0.33 and SGLang 0.5.23 read it",
+    source="dots as vLLM 0.33 and SGLang 0.5.23 read it",
     tools=ToolSyntax(
         arguments=_DOTS_SYNTAX,
         entries=((Lit(_DOTS_WRAPPER[0]), Blanks(), *_DOTS_INVOKE),),
@@ -183,7 +183,7 @@ _MINICPM5_CALL: Final = (
 
 MINICPM5: Final = Format(
     name="minicpm5",
-    source="FORMATS 3 and 5: MiniCPM 5 as vLLM 0.33 and SGLang 0.5.23 read it",
+    source="MiniCPM 5 as vLLM 0.33 and SGLang 0.5.23 read it",
     reasoning=ReasoningSyntax(starts=("<think>",), ends=("</think>",), switches=("enable_thinking",)),
     tools=ToolSyntax(
         arguments=_MINICPM5,

@@ -36,7 +36,7 @@ _ATEM_BODY, _ATEM_INVOKE = ATEM
 
 MUSE: Final = Format(
     name="muse",
-    source="FORMATS 3 and 5: Muse as vLLM 0.33 and SGLang 0.5.23 read it",
+    source="Muse as vLLM 0.33 and SGLang 0.5.23 read it",
     messages=MessageSyntax(
         headers=((Lit("<|start|>"), _BODY),),
         continued=((Blanks(), Ahead(((Lit("to="),), (Lit("<|start|>"),), (Lit("<|message|>"),))), _BODY),),
@@ -61,7 +61,7 @@ MUSE: Final = Format(
 # Blocks of one type each. A block's label (the text before its type) is part of its header.
 INKLING: Final = Format(
     name="inkling",
-    source="FORMATS 3 and 5: Inkling as vLLM 0.33 and SGLang 0.5.23 read it",
+    source="Inkling as vLLM 0.33 and SGLang 0.5.23 read it",
     reasoning=ReasoningSyntax(starts=("<|content_thinking|>",), ends=("<|end_message|>",), interleaved=True),
     tools=ToolSyntax(
         arguments=JsonCall(),

@@ -42,7 +42,7 @@ STEP3P5: Final = Format(
 
 STEP5: Final = Format(
     name="step5",
-    source="vLLM 0.33 registers it with Qwen3-Coder's calls and DeepSeek R1's reasoning (FORMATS 3)",
+    source="vLLM 0.33 registers it with Qwen3-Coder's calls and DeepSeek R1's reasoning",
     reasoning=replace(THINK_OPEN, interleaved=False, switches=()),
     tools=XML_CALLS,
     swallowed=CHATML_END,
@@ -75,7 +75,7 @@ NEMOTRON_V3: Final = Format(
 
 GRANITE_THINKING_PARSER: Final = Format(
     name="granite_thinking_parser",
-    source="vLLM 0.33 registers it for Granite's thinking models (FORMATS 3)",
+    source="vLLM 0.33 registers it for Granite's thinking models",
     reasoning=replace(THINK_OPEN, interleaved=False),
     tools=XML_CALLS,
     swallowed=("<|end_of_text|>",),

@@ -110,8 +110,23 @@ def test_formats() -> None:
     listed = json.loads(run("formats", "--json").stdout)
     assert tuple(entry["name"] for entry in listed) == format_names()
     assert all(entry["source"] for entry in listed)
+    assert len({entry["wire"] for entry in listed}) >= 50, "formats whose terminals or argument syntax differ"
     plain = run("formats").stdout
     assert all(name in plain for name in format_names())
+
+
+def test_one_format() -> None:
+    shown = run("formats", "glm45").stdout
+    assert "<arg_key>city</arg_key>" in shown
+    assert "strings as they come" in shown
+    told = json.loads(run("formats", "openai_gptoss", "--json").stdout)
+    assert told["name"] == "gpt_oss"
+    assert "openai" in told["aliases"]["tools"]
+    composed = json.loads(run("formats", "qwen3+hermes", "--json").stdout)
+    assert composed["reasoning"]["ends"] == ["</think>"]
+    unknown = run("formats", "nonesuch")
+    assert unknown.exit_code == 2
+    assert "nonesuch" in unknown.stderr
 
 
 def case(identifier: str, format_name: str = "hermes", content: str = "x", output: str = "x") -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from .detect_markers import canonical, marker_literals
+from .detect_markers import canonical, marker_literals, opening_markers
 from .detect_reading import FIRST, Reading, prompt_state, shown
 from .detect_turns import CALLS, QUESTION, Render, TemplateProbe
 from .format import Format, compose
@@ -48,9 +48,9 @@ class _Fit(NamedTuple):
         clean: nothing had to be recovered on the way.
         canonical: the calls are in the format's own first form, no variant.
         turns: a spelling that begins the family's turns stands in the prompt.
-        default: reasoning starts where this prompt starts it, also where no prompt is known.
         same_reasoning: the format has reasoning just where the template has.
         used: share of the format's markers that the template writes.
+        default: a family that starts inside reasoning for a model that always reasons first, and no other.
         order: of what is left, the first in the registry.
     """
 
@@ -59,9 +59,9 @@ class _Fit(NamedTuple):
     clean: bool
     canonical: bool
     turns: bool
-    default: bool
     same_reasoning: bool
     used: float
+    default: bool
     order: int
 
 
@@ -71,9 +71,9 @@ _WORDS: Final = {
     "clean": "reading it without recovery",
     "canonical": "the call's own form",
     "turns": "the markers of turns",
-    "default": "where reasoning starts",
     "same_reasoning": "having reasoning or none",
     "used": "the share of its markers that are written",
+    "default": "where reasoning starts",
     "order": "order alone",
 }
 
@@ -94,7 +94,7 @@ def detect(
     candidates = tuple(formats) if formats is not None else _registered(format_names())
     reading = Reading(probe, frozenset(special_spellings))
     if not reading.has_calls and probe.declares_tools:
-        return Detection(None, reading.seen(), "the template declares tools to the model but writes no call")
+        return _from_instructions(reading, candidates)
     if not (reading.has_calls or reading.has_reasoning or any(map(reading.strips_reasoning, candidates))):
         return Detection("identity", (), "the template knows no tools, no calls and no reasoning")
     fitting = _fitting(reading, candidates)
@@ -108,6 +108,27 @@ def detect(
     )
     fit, format = ranked[0]
     return Detection(format.name, (*reading.seen(), *_evidence(reading, format, fit, prompt)), _because(ranked))
+
+
+def _from_instructions(reading: Reading, candidates: Iterable[Format]) -> Detection:
+    """The template writes no call, but it may tell the model which marker to write (Granite 3)."""
+    probe = reading.probe
+    plain = probe.text(QUESTION, prompt=True, tools=False) or ""
+    declared = probe.text(QUESTION, prompt=True) or ""
+    named = {
+        format.name: marker
+        for format in candidates
+        if any(turn in declared for turn in format.turns)
+        for marker in opening_markers(format)
+        if marker in declared and marker not in plain
+    }
+    because = "the template declares tools to the model but writes no call"
+    if len(named) != 1:
+        several = f", and its instructions fit {', '.join(named)}" if named else ""
+        return Detection(None, reading.seen(), because + several)
+    (name, marker), *_ = named.items()
+    evidence = (f"the instructions name {marker!r}", f"turns begin as in {name}")
+    return Detection(name, evidence, f"{because}; its instructions name {marker!r}, and its turns are those of {name}")
 
 
 def prompt_open(render: Render, format: Format | str, **switches: Any) -> bool | None:
@@ -178,16 +199,17 @@ def _fit(reading: Reading, format: Format, prompt: str, order: int) -> _Fit:
     text = prompt + "".join(turn.prompt + turn.text for turn in turns)
     markers = marker_literals(format)
     opens = format.reasoning is not None and format.reasoning.opens_by_default
-    knows = reading.has_reasoning or reading.strips_reasoning(format)
+    opened = prompt_state(format, prompt)
+    knows = reading.has_reasoning or opened is not None or reading.strips_reasoning(format)
     return _Fit(
         recovered=sum(reading.reads_calls(format, what) for what in CALLS),
         answers=reading.reads_answer(format, prompt),
         clean=reading.reads_cleanly(format),
         canonical=not reading.has_calls or reading.reads_calls(canonical(format)),
         turns=any(spelling in text for spelling in format.turns),
-        default=opens == (prompt_state(format, prompt) is True),
         same_reasoning=knows == (format.reasoning is not None),
         used=sum(marker in text for marker in markers) / (len(markers) or 1),
+        default=opens == reading.reasons(format),
         order=-order,
     )
 

@@ -88,12 +88,20 @@ class Reading:
         exact = (message.reasoning or "").strip() == PLAN and ANSWER in content
         return exact and self._leaves_no_trace(format, content.replace(ANSWER, ""))
 
+    def reasons(self, format: Format) -> bool:
+        """Does the model always reason first? The prompt opens reasoning, or the template knows it and no switch."""
+        prompts = tuple(self.probe.prompts())
+        opened = prompt_state(format, prompts[0]) if prompts else None
+        if opened is not None:
+            return opened
+        return len(set(prompts)) == 1 and (self.has_reasoning or self.strips_reasoning(format))
+
     def reads_answer(self, format: Format, prompt: str) -> bool:
-        """Does a plain answer stay content? Where the prompt opens the reasoning, none comes first."""
-        opened = prompt_state(format, prompt)
+        """Does a plain answer stay content? Where the model reasons first, none comes first."""
         plain = self.probe.plain
-        if opened or plain is None:
+        if plain is None or self.reasons(format):
             return True
+        opened = prompt_state(format, prompt)
         turn = plain if opened is None else Turn(plain.text, prompt)
         return ANSWER in (self.read(format, turn).content or "")
 
@@ -114,7 +122,9 @@ class Reading:
     def read_call(self, format: Format, turn: Turn) -> Message:
         """The same for a turn without reasoning: in a family that starts inside it, it has ended."""
         reasoning = format.reasoning
-        if reasoning is not None and opening(format, ChatOptions(), turn.prompt).state is State.REASONING:
+        if reasoning is None or any(end in turn.text for end in reasoning.ends):
+            return self.read(format, turn)
+        if opening(format, ChatOptions(), turn.prompt).state is State.REASONING:
             turn = Turn(turn.text, turn.prompt + reasoning.ends[0])
         return self.read(format, turn)
 

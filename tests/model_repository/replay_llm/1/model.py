@@ -56,6 +56,7 @@ class Play:
         self.sent = 0
         self.unchecked = 0
         self.stopped = False
+        self.due = 0.0
 
 
 class TritonPythonModel:
@@ -135,8 +136,9 @@ class TritonPythonModel:
         return self.gates.pop(name) if len(waiting) >= size else []
 
     def schedule(self, play: Play) -> None:
-        due = time.monotonic() + play.directive.get("delay_ms", 0) / 1000
-        heapq.heappush(self.queue, (due, next(self.numbers), play))
+        now = time.monotonic()
+        play.due = max((play.due or now) + play.directive.get("delay_ms", 0) / 1000, now)
+        heapq.heappush(self.queue, (play.due, next(self.numbers), play))
 
     def encode(self, text: str) -> list[int]:
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids

@@ -243,7 +243,9 @@ def test_hidden_reasoning_has_no_side_channel() -> None:
     sent = run("qwen3+hermes", tokens(*THOUGHT, *OSLO), {**body, "tools": TOOLS})
     message = fold(sent)
     assert (message.reasoning, message.content) == (None, "It is so.")
-    assert message.logprobs == message.reasoning_logprobs == message.token_ids == []
+    assert not message.logprobs
+    assert not message.reasoning_logprobs
+    assert not message.token_ids
     assert message.usage is not None
     assert message.usage.reasoning_tokens == 4
     assert MessageDelta() not in sent

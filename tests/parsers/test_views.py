@@ -127,7 +127,7 @@ def test_a_marker_spelled_by_ordinary_tokens_is_text(name: str, format: str, mar
     ids = [token for char in text for token in encode(words, char)]
     deltas = in_groups(words, ids, 1)
     assert not any(delta.special for delta in deltas)
-    view = {"special": words.special_spellings, "added": words.added_spellings}
+    view: dict[str, Any] = {"special": words.special_spellings, "added": words.added_spellings}
     got = fold(run(format, deltas, {"tools": TOOLS}, prompt_tail="<think>\n\n</think>", **view))
     assert got.content == (text if name == "qwen3" else text.removeprefix("</think>"))
     assert (got.reasoning, got.tool_calls) == (None, [])

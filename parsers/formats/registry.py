@@ -96,6 +96,8 @@ _REASONING_ALIASES: Final = {
     "nemotron_nano": "nemotron_v3",
     "qwen3-thinking": "qwen3",
     "qwen3_5": "qwen3",
+    # SGLang's name for what a checkpoint's own metadata describes; `hf` is vLLM's.
+    "response_template": "hf",
 }
 _TOOL_ALIASES: Final = {
     # vLLM
@@ -140,6 +142,7 @@ _TOOL_ALIASES: Final = {
     "phi4": "phi4_mini",
     "qwen": "hermes",
     "qwen25": "hermes",
+    "response_template": "hf",
     "xing4_0": "xing4",
 }
 _OUTSIDE: Final[dict[str, Format]] = {}

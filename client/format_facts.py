@@ -21,7 +21,7 @@ from tristream.parsers.header import Pattern, Until, first_literals
 
 from .format_sample import call_samples, literal
 
-__all__ = ["all_facts", "count_wire_forms", "facts_of", "unmarked_call"]
+__all__ = ["all_facts", "count_wire_forms", "facts_of"]
 
 _AS_THEY_COME: Final = "as they come"
 _STRINGS: Final = "strings as they come, other types at their end"
@@ -71,11 +71,6 @@ def _syntax(arguments: ArgumentSyntax) -> _Syntax:
 def _openers(tools: ToolSyntax) -> Iterator[Opener]:
     for entry in (*tools.entries, *tools.inner, *tools.unmarked):
         yield entry if isinstance(entry, Opener) else Opener(entry, tools.arguments)
-
-
-def unmarked_call(tools: ToolSyntax) -> bool:
-    """Is every call written without a marker?"""
-    return not tools.entries and not tools.wrappers and bool(tools.unmarked)
 
 
 def _ids(tools: ToolSyntax) -> str:

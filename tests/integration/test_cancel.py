@@ -97,6 +97,17 @@ def test_chat_direct_notices_also_while_it_sends_nothing(hidden: bool, replay: R
     assert entry["sent"] <= 1000 / PACE_MS + 1 + WITHIN_TOKENS
 
 
+def test_chat_direct_notices_before_the_first_token(replay: ReplayServer) -> None:
+    """The LLM still reads the prompt, or the request waits in its queue."""
+    body = chat_body({"words": 3, "fail_after": 0, "fail": "hang", "tag": "prefill"}, format="qwen3")
+    limits = Deadlines(connect=5, first_delta=0.5)
+    with ChatClient(replay.grpc_url, timeout=limits) as client, pytest.raises(DeadlineExceeded):
+        client.complete(body, model="chat_direct")
+    (entry,) = replay.ended("prefill", seconds=5)
+    assert entry["end"] in ("cancelled", "stopped")
+    assert entry["sent"] == 0
+
+
 def test_chat_direct_a_client_that_dies_is_one_that_went(replay: ReplayServer) -> None:
     code = (
         "import json, sys; from tristream.client import ChatClient\n"

@@ -83,6 +83,10 @@ class TokenLedger:
         """Take the tokens that begin before `end`, to account for them."""
         return _take(self._waiting, end)
 
+    def between(self, start: int, end: int) -> list[Token]:
+        """The same, without those that end before `start`: they were markers."""
+        return [token for token in _take(self._waiting, end) if token.end > start]
+
     def ids_before(self, end: int | None) -> tuple[int, ...]:
         """Take the ids of the tokens that begin before `end`; None: of all."""
         if not self._ids:

@@ -350,7 +350,7 @@ class ChatStream:
         limit = self._options.max_held_chars
         if body == 0:
             channel.hold(text, end)
-            channel.tokens += self._ledger.before(end)
+            channel.tokens += self._ledger.between(start, end)
             if channel.flowing or channel.size + len(channel.blanks) > limit:
                 self._release_blanks(channel, draft)
             return
@@ -366,9 +366,12 @@ class ChatStream:
                 kept = ""
             elif channel.touched:
                 kept = run[run.rfind("\n") + 1 :]
-        waiting = len(kept) - lead  # kept characters that came before this text
-        first = start - waiting if waiting <= 0 else waiting_end - waiting
-        channel.tokens += self._ledger.before(start + body)
+        if len(kept) == len(run):
+            first = 0  # all of it, wherever a removed marker parts it
+        else:
+            waiting = len(kept) - lead  # kept characters that came before this text
+            first = start - waiting if waiting <= 0 else waiting_end - waiting
+        channel.tokens += self._ledger.between(start, start + body)
         self._emit(channel, kept + text[lead:body], first, start + body, draft)
         channel.hold(text[body:], end)
         channel.tokens = self._ledger.before(end)
@@ -383,7 +386,7 @@ class ChatStream:
         if not channel.flowing:
             self._note_bent(channel, start, draft)
         channel.flowing = True
-        self._emit(channel, run, start, channel.blanks_end, draft)
+        self._emit(channel, run, 0, channel.blanks_end, draft)
 
     def _note_bent(self, channel: _Channel, start: int, draft: Draft) -> None:
         """A run beyond the bound goes out where the whitespace rule may have had a say."""

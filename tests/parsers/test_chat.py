@@ -384,3 +384,12 @@ def test_arguments_are_sent_as_they_come() -> None:
     sent = ["".join(c.arguments for d in stream.feed(Delta(t)) for c in d.tool_calls) for t in ("O", "sl", "o<", "b>")]
     assert "".join(sent).endswith("Oslo<b>")
     assert sent[1] == "sl"
+
+
+def test_a_marker_between_blanks_that_are_kept_counts_for_no_channel() -> None:
+    texts = ("A", " ", "<think>", "\n", "B", "</think>", "C")
+    for body in ({}, {"logprobs": True, "reasoning_logprobs": True}):
+        message = folded("qwen3", tokens(*texts), body, prompt_tail="<think>")
+        assert (message.reasoning, message.content) == ("A \nB", "C")
+        assert message.usage is not None
+        assert message.usage.reasoning_tokens == 4

@@ -88,7 +88,7 @@ class ChatTemplate:
             token.content for token in self._tokenizer.added_tokens_decoder.values() if token.special
         )
         """Spellings of the tokens that the tokenizer flags special."""
-        self._as_objects, self._empty_content = self._call_form()
+        self._as_objects = self._wants_objects()
 
     def render(
         self,
@@ -165,8 +165,7 @@ class ChatTemplate:
         role = message.role
         if role == "developer" and "developer" not in self._text:
             role = "system"  # what OpenAI renamed; templates that know both keep them apart
-        empty = self._empty_content if message.tool_calls else ""
-        rendered: dict[str, Any] = {"role": role, "content": message.content or empty}
+        rendered: dict[str, Any] = {"role": role, "content": message.content or ""}
         for name in ("name", "tool_call_id"):
             if getattr(message, name) is not None:
                 rendered[name] = getattr(message, name)
@@ -218,28 +217,26 @@ class ChatTemplate:
         own = {*RENDERERS_OWN, *environment.globals, *self._tokenizer.special_tokens_map}
         return frozenset(name for name in read if name not in own and not name.startswith("_"))
 
-    def _call_form(self) -> tuple[bool, str | None]:
-        """Render a call in the history in every form: arguments as objects or as text, no content as "" or as None.
+    def _wants_objects(self) -> bool:
+        """Render a call in the history both ways: does the template write arguments itself, or want them as text?
 
-        Qwen's `| tojson` and loops over `arguments.items()` want objects, DeepSeek's templates concatenate text;
-        DeepSeek V3's writes calls only where the content is None, Qwen's fails there.
+        Qwen's `| tojson` and loops over `arguments.items()` want objects; DeepSeek's concatenates text.
         """
         as_text = json.dumps(_PROBE)
-        for empty in ("", None):
-            for form, is_object in ((_PROBE, True), (as_text, False)):
-                call = {"id": "call00000", "type": "function", "function": {"name": "probe", "arguments": form}}
-                conversation: list[dict[str, Any]] = [
-                    {"role": "user", "content": "probe"},
-                    {"role": "assistant", "content": empty, "tool_calls": [call]},
-                ]
-                try:
-                    text = self._render(conversation, None, {}, False, False)
-                except RequestError:
-                    continue
-                # str() of a dict, or JSON text quoted once more, is not what the model was trained on
-                if _PROBE["probe_key"] in text and "'probe_key'" not in text and '\\"probe_key' not in text:
-                    return is_object, empty
-        return True, ""
+        for form, is_object in ((_PROBE, True), (as_text, False)):
+            call = {"id": "call00000", "type": "function", "function": {"name": "probe", "arguments": form}}
+            conversation: list[dict[str, Any]] = [
+                {"role": "user", "content": "probe"},
+                {"role": "assistant", "content": "", "tool_calls": [call]},
+            ]
+            try:
+                text = self._render(conversation, None, {}, False, False)
+            except RequestError:
+                continue
+            # str() of a dict, or JSON text quoted once more, is not what the model was trained on
+            if _PROBE["probe_key"] in text and "'probe_key'" not in text and '\\"probe_key' not in text:
+                return is_object
+        return True
 
 
 @functools.cache

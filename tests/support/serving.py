@@ -62,6 +62,7 @@ TIGHT_CONTEXT: Final = 2048
 
 # A free-running LLM: nothing is held to anything, and what a request does not say has OpenAI's defaults.
 FREE: Final = {
+    "match": "ids",
     "chat_template": str(SOURCES[1] / "replay_llm" / "chat_template.jinja"),
     "sampling_defaults": "",
     "tool_strict_level": "auto",
@@ -104,7 +105,7 @@ class Set:
         base: dict[str, dict[str, str]] = {
             "preprocess": {**FREE, "tokenizer": str(self.tokenizer), "postprocess": names.get("postprocess", "")},
             "chat_direct": {**FREE, "tokenizer": str(self.tokenizer), "llm": llm},
-            "postprocess": {"tokenizer": str(self.tokenizer), "stop_model": llm},
+            "postprocess": {"tokenizer": str(self.tokenizer), "match": "ids", "stop_model": llm},
             "llm": {
                 "tokenizer": str(self.tokenizer / "tokenizer.json"),
                 "vectors": str(CASES_FILE),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import Final, NoReturn
 
 from ..errors import FormatDefinitionError, RequestError
@@ -32,8 +33,6 @@ _MODULES: Final = {
         "xing4",
     ),
     "harmony": ("beam", "gpt_oss"),
-    "hermes": ("hermes",),
-    "identity": ("identity",),
     "json_lists": (
         "apertus", "apriel", "apriel16", "cohere_command3", "cohere_command4", "firefunction", "granite",
         "hunyuan_a13b", "jamba", "nemotron_nano_v2", "phi4_mini", "xlam",
@@ -45,16 +44,27 @@ _MODULES: Final = {
     "kimi": ("kimi_k2", "kimi_k3", "kimi_v1"),
     "llama": ("llama3_json",),
     "minimax": ("dots", "minicpm5", "minimax_m2", "minimax_m2_append_think", "minimax_m3", "step3"),
-    "mistral": ("mistral",),
     "muse": ("inkling", "muse"),
     "python_calls": ("lfm2", "llama4_pythonic", "olmo3", "pythonic"),
     "qwen": ("qwen3", "qwen3_coder"),
     "qwen_kin": ("granite_thinking_parser", "mimo", "minicpmv", "nemotron_v3", "seed_oss", "step3p5", "step5"),
     "small": ("functionary_v31", "functionary_v32", "granite_phrases", "holo2", "plamo3", "solar"),
 }  # fmt: skip
-"""Module of this package -> canonical names in it; the literal is the name in capitals."""
+"""Module of this package -> canonical names in it; the literal is the name in capitals. Families of one need no line."""
 
-_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
+_NO_FAMILIES: Final = frozenset({"definition", "forced", "loading", "registry", "response_template"})
+
+
+def _modules() -> dict[str, str]:
+    """Canonical name -> module. A module that is not listed above has one format, of its own name."""
+    known = {name: module for module, names in _MODULES.items() for name in names}
+    for module in iter_modules(import_module(__package__ or "").__path__):
+        if module.name not in _MODULES and module.name not in _NO_FAMILIES:
+            known[module.name] = module.name
+    return known
+
+
+_MODULE_OF: Final = _modules()
 
 _REASONING_ALIASES: Final = {
     # vLLM

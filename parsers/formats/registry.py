@@ -50,7 +50,7 @@ _MODULES: Final = {
     "qwen_kin": ("granite_thinking_parser", "mimo", "minicpmv", "nemotron_v3", "seed_oss", "step3p5", "step5"),
     "small": ("functionary_v31", "functionary_v32", "granite_phrases", "holo2", "plamo3", "solar"),
 }  # fmt: skip
-"""Module of this package -> canonical names in it; the literal is the name in capitals. Families of one need no line."""
+"""Module of this package -> canonical names in it; the literal is the name in capitals. A family of one needs no line."""
 
 _NO_FAMILIES: Final = frozenset({"definition", "forced", "loading", "registry", "response_template"})
 
@@ -247,7 +247,11 @@ def load_format(name: str) -> Format:
     """
     reasoning, plus, tools = name.partition("+")
     if plus and "+" not in tools:
-        return compose(load_format(resolve_reasoning(reasoning)), load_format(resolve_tools(tools)))
+        left, right = load_format(resolve_reasoning(reasoning)), load_format(resolve_tools(tools))
+        try:
+            return compose(left, right)
+        except FormatDefinitionError as error:
+            raise RequestError("format", repr(name), f"two formats that agree on their markers ({error})") from None
     only_reasoning = name in _REASONING_ALIASES and name not in _MODULE_OF and name not in _TOOL_ALIASES
     canonical = name if name in _MODULE_OF else resolve_reasoning(name) if only_reasoning else resolve_tools(name)
     if canonical not in _MODULE_OF:

@@ -50,7 +50,7 @@ _MODULES: Final = {
     "qwen_kin": ("granite_thinking_parser", "mimo", "minicpmv", "nemotron_v3", "seed_oss", "step3p5", "step5"),
     "small": ("functionary_v31", "functionary_v32", "granite_phrases", "holo2", "plamo3", "solar"),
 }  # fmt: skip
-"""Module of this package -> canonical names in it; the literal is the name in capitals. A family of one needs no line."""
+"""Module of this package -> canonical names in it; the literal is the name in capitals. One of one needs no line."""
 
 _NO_FAMILIES: Final = frozenset({"definition", "forced", "loading", "registry", "response_template"})
 

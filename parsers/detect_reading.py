@@ -70,8 +70,11 @@ class Reading:
         turn = self.turns[what]
         if turn is None:
             return False
-        message = self.read_call(format, turn)
-        return calls_of(message) == list(CALLS[what]) and self._leaves_no_trace(format, message.content or "")
+        messages = (self.read_call(format, variant) for variant in turn.variants())
+        return any(
+            calls_of(message) == list(CALLS[what]) and self._leaves_no_trace(format, message.content or "")
+            for message in messages
+        )
 
     def reads_cleanly(self, format: Format) -> bool:
         """Did reading the plainest call need no recovery?"""

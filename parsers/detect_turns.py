@@ -40,10 +40,16 @@ class Turn(NamedTuple):
     Args:
         text: what the model would have generated, without the frame.
         prompt: all that stands before it.
+        shorter: the text without markers at its end that end a plain answer too: of the turn, or of the call?
     """
 
     text: str
     prompt: str
+    shorter: str = ""
+
+    def variants(self) -> tuple[Turn, ...]:
+        """The turn as it is, and without those markers."""
+        return (self, Turn(self.shorter, self.prompt)) if self.shorter else (self,)
 
 
 ANSWER: Final = "Sunny until noon."
@@ -213,8 +219,8 @@ class TemplateProbe:
         else:
             heads.append(self._header[start:])
             longest = max(_back_to_edge(head[: _common(head, written)]) for head in heads)
-        text = _without_trailer(written[longest:], self._trailer)
-        return Turn(text, whole[: start + longest])
+        text, shorter = _without_trailer(written[longest:], self._trailer)
+        return Turn(text, whole[: start + longest], shorter)
 
 
 def _call_message(calls: Sequence[Call], content: Any, as_object: bool) -> dict[str, Any]:
@@ -251,10 +257,14 @@ def _back_to_edge(text: str) -> int:
     return max(text.rfind(edge) for edge in ("\n", ">", "]")) + 1
 
 
-def _without_trailer(text: str, trailer: str) -> str:
-    """The turn without what ends every turn, or what of that it ends with."""
-    for start in range(len(trailer)):
-        at_edge = start == 0 or trailer[start] in "<[\n"
-        if at_edge and text.endswith(trailer[start:]) and trailer[start:].strip():
-            return text[: len(text) - len(trailer) + start]
-    return text
+def _without_trailer(text: str, trailer: str) -> tuple[str, str]:
+    """The turn without what ends every turn; and, where only a part of that ends it, without this part."""
+    if not trailer.strip():
+        return text, ""
+    if text.endswith(trailer):
+        return text.removesuffix(trailer), ""
+    for start in range(1, len(trailer)):
+        part = trailer[start:]
+        if part[0] in "<[\n" and part.strip() and text.endswith(part):
+            return text, text.removesuffix(part)
+    return text, ""

@@ -80,9 +80,12 @@ def _call_problems(reading: Reading, format: Format) -> list[str]:
     if thoughtful is None or PLAN not in thoughtful.text or not reading.has_reasoning:
         return []
     message = reading.read(format, thoughtful)
-    if calls_of(message) != list(CALLS[what]):
-        return [f"calls after reasoning are written {shown(thoughtful.text)} and read as {_names(calls_of(message))}"]
-    return []
+    # Reasoning that is not read at all is a problem of its own.
+    reasoned = (message.reasoning or "").strip() == PLAN or not reading.reads_reasoning(format)
+    if calls_of(message) == list(CALLS[what]) and reasoned:
+        return []
+    read = f"{_names(calls_of(message))} after the reasoning {shown(message.reasoning or '')}"
+    return [f"calls after reasoning are written {shown(thoughtful.text)} and read as {read}"]
 
 
 def _call_problem(reading: Reading, format: Format, what: str, turn: Turn) -> str:

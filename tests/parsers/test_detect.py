@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from support.family_writers import WRITERS, Writer
 from support.templates import TEMPLATES, package_templates, renderer, tokenizer_template, written
 from tristream.parsers import Format, load_format
 from tristream.parsers.detect import detect, prompt_open
 from tristream.parsers.detect_markers import marker_literals, missing_tokens, opening_markers
+from tristream.parsers.detect_turns import Render
 from tristream.parsers.self_check import self_check
 
 WRITTEN = sorted(path.stem for path in TEMPLATES.glob("*.jinja"))
@@ -108,6 +112,49 @@ def test_all_packaged_templates_get_an_answer() -> None:
         assert found.because
         if found.format is not None:
             load_format(found.format)
+
+
+def from_wire_form(writer: Writer) -> Render:
+    """A template made of a family's documented wire form and its markers of turns."""
+    format = load_format(writer.format)
+    turn = "<|start|>" if format.messages else (format.turns or ("<<",))[0]
+    end = format.swallowed[-1] if format.swallowed and not format.messages else ""
+    gap = "" if format.messages else "\n"
+    opens = format.reasoning is not None and format.reasoning.opens_by_default
+
+    def answer(message: Mapping[str, Any]) -> str:
+        calls = [(call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls", ())]
+        if writer.single and len(calls) > 1:
+            raise ValueError("one call in a turn")
+        plan, content = message.get("thinking"), message["content"]
+        text = f"{writer.think[0]}{plan}{writer.think[1]}" if plan and writer.think else ""
+        text += f"{writer.content[0]}{content}{writer.content[1]}" if content else ""
+        return text + (writer.calls(*calls) if calls and writer.call else "")
+
+    def render(messages: Any, *, tools: Any = None, add_generation_prompt: bool = False, **switches: Any) -> str:
+        text = f"{turn}system\n{json.dumps(tools)}{end}\n" if tools and writer.call else ""
+        for message in messages:
+            own = message["role"] == "assistant"
+            text += f"{turn}{message['role']}{gap}{answer(message) if own else message['content']}{end}\n"
+        if add_generation_prompt:
+            text += f"{turn}assistant{gap}"
+            text += writer.opened or "" if opens and switches.get("enable_thinking", True) else ""
+        return text
+
+    return render
+
+
+@pytest.mark.parametrize("writer", WRITERS, ids=[writer.format for writer in WRITERS])
+def test_every_wire_form(writer: Writer) -> None:
+    """Each format reads its own template, and so does the format that detection names (kin write alike)."""
+    render = from_wire_form(writer)
+    result = self_check(render, writer.format)
+    assert not result.problems
+    assert ("calls" in result.checked) is (writer.call is not None)
+    assert ("reasoning" in result.checked) is (writer.think is not None)
+    found = detect(render)
+    assert found.format is not None, found
+    assert not self_check(render, found.format).problems
 
 
 def test_composition() -> None:

@@ -195,8 +195,8 @@ class ChatStream:
 
     @property
     def state(self) -> State:
-        """Where in the message the stream is."""
-        return self._engine.state
+        """Where in the message the stream is, as far as is certain."""
+        return self._engine.settled
 
     def feed(self, delta: Delta) -> tuple[MessageDelta, ...]:
         """Take one piece of output; returns what it decides, in the model's order.

@@ -121,6 +121,11 @@ class Engine:
         """The rows of the current state."""
         return self._scanners[self.state]
 
+    @property
+    def settled(self) -> State:
+        """The state; of a call whose name is not certain yet, the one where it was found."""
+        return self._origin if self.state is State.TOOL_ARGS and not self._named else self.state
+
     def quick(self) -> Callable[[str], str | None] | None:
         """The running decoder's fast path; see `Decoder.quick`."""
         if self.held or self._decoder is None or self._as_text or not self._named:

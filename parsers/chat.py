@@ -296,6 +296,13 @@ class ChatStream:
         if not events:
             self._choose_mode()
             return ()
+        if len(events) == 1 and self._index is not None and not self._extras:
+            only = events[0]
+            if type(only) is ToolCallArgumentsDelta:  # by far the commonest: no draft is needed
+                self._ledger.before(only.end)
+                self._choose_mode()
+                call = _new(ToolCallDelta, (self._index, None, None, only.text, None))
+                return (_new(MessageDelta, (None, None, (call,), None, None, (), (), (), self._choice, ())),)
         draft = Draft(self._choice, self._options)
         self._consume(events, draft)
         self._choose_mode()

@@ -77,8 +77,7 @@ def missing_tokens(format: Format, added: Collection[str]) -> tuple[str, ...]:
 def canonical(format: Format) -> Format:
     """The format with the first form of its calls alone: what its own template writes."""
     tools = format.tools
-    if tools is None:
-        return format
+    assert tools is not None, "it has just read calls"
     return replace(
         format,
         tools=replace(tools, entries=tools.entries[:1], inner=tools.inner[:1], bare=(), unmarked=tools.unmarked[:1]),

@@ -82,10 +82,9 @@ class Reading:
         return turn is None or not any(notice.code in _ODD for notice in self.read_call(format, turn).notices)
 
     def reads_reasoning(self, format: Format) -> bool:
-        """Is the reasoning recovered exactly, or known to be taken out of the history?"""
+        """Is the reasoning recovered exactly, and nothing of it left in the content?"""
         turn = self.probe.reasoned
-        if turn is None:
-            return self.strips_reasoning(format)
+        assert turn is not None, "ask has_reasoning first"
         message = self.read(format, turn)
         content = message.content or ""
         exact = (message.reasoning or "").strip() == PLAN and ANSWER in content
@@ -135,8 +134,7 @@ class Reading:
         """Is nothing in the content but what stands around a plain answer too?"""
         if not content.strip():
             return True
-        if self.probe.plain is None:
-            return False
+        assert self.probe.plain is not None, "a template without answers is asked no further"
         around = (self.read_call(format, self.probe.plain).content or "").replace(ANSWER, "")
         return "".join(content.split()) == "".join(around.split())
 

@@ -175,7 +175,8 @@ class TemplateProbe:
             return None
         empty, as_object = self._call_form
         message = _call_message(CALLS[what], content or empty, as_object)
-        return self._turn({**message, **_reasoned(plan)}, CALLS[what][0][0])
+        # Some templates take one call in a turn and pass over a second.
+        return self._turn({**message, **_reasoned(plan)}, *(name for name, _ in CALLS[what]))
 
     @cached_property
     def reasoned(self) -> Turn | None:
@@ -199,7 +200,7 @@ class TemplateProbe:
                 return True
         return False
 
-    def _turn(self, message: Mapping[str, Any], must_have: str) -> Turn | None:
+    def _turn(self, message: Mapping[str, Any], *must_have: str) -> Turn | None:
         """The assistant's message as rendered, cut out of its frame.
 
         The frame is the generation prompt where the turn goes on with one; else what the turn shares with a prompt
@@ -210,7 +211,7 @@ class TemplateProbe:
             return None
         start = _common(base, whole)
         written = whole[start:]
-        if must_have not in written:
+        if not all(piece in written for piece in must_have):
             return None
         heads = [prompt[start:] for prompt in self.prompts()]
         whole_heads = [len(head) for head in heads if written.startswith(head)]

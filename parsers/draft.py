@@ -82,8 +82,8 @@ class Draft:
 
     def _make(self, finish_reason: FinishReason | None = None, usage: Usage | None = None) -> MessageDelta:
         return MessageDelta(
-            "".join(self._reasoning) or None,
-            "".join(self._content) or None,
+            ("".join(self._reasoning) or None) if self._reasoning else None,
+            ("".join(self._content) or None) if self._content else None,
             tuple(self._calls),
             finish_reason,
             usage,
@@ -94,15 +94,18 @@ class Draft:
             self._reasoning_logprobs,
         )
 
+    @property
+    def _is_empty(self) -> bool:
+        return not (self._calls or self._content or self._reasoning or self._notices or self._ids)
+
     def _flush(self) -> None:
-        if self._reasoning or self._content or self._calls or self._notices or self._ids:
+        if not self._is_empty:
             self._done.append(self._make())
         self._clear()
 
     def deltas(self) -> tuple[MessageDelta, ...]:
-        """What was decided; empty deltas are not made."""
-        self._flush()
-        return tuple(self._done)
+        """What was decided; empty deltas are not made. The draft is used up."""
+        return tuple(self._done) if self._is_empty else (*self._done, self._make())
 
     def finished(self, reason: FinishReason, usage: Usage | None) -> tuple[MessageDelta, ...]:
         """The same, with the end of the message on the last one."""

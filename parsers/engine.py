@@ -67,9 +67,9 @@ class Engine:
 
     __slots__ = (
         "__weakref__", "_admit", "_as_text", "_at_start", "_attempts", "_between_text", "_call", "_call_start",
-        "_compiled", "_decoder",
-        "_dropping", "_events", "_forced", "_function", "_max_held", "_named", "_origin", "_raw", "_raw_size",
-        "_scanners", "_text_seen", "_tools", "_unclosed", "_wrapper", "_wrapper_before", "held", "position", "state",
+        "_compiled", "_decoder", "_dropping", "_events", "_forced", "_function", "_max_held", "_named", "_origin",
+        "_raw", "_raw_bound", "_raw_size", "_scanners", "_text_seen", "_tools", "_unclosed", "_wrapper",
+        "_wrapper_before", "held", "position", "state",
     )  # fmt: skip
 
     def __init__(
@@ -109,6 +109,7 @@ class Engine:
         self._as_text = False  # the running call was not admitted
         self._raw: list[str] = []  # text of the running call while its name is not certain
         self._raw_size = 0
+        self._raw_bound = 0  # most of it
         self._call_start = 0
 
     @property
@@ -400,6 +401,7 @@ class Engine:
         self._named = self._as_text = self._dropping = False
         self._raw = [buffer[at:end]]
         self._raw_size = end - at
+        self._raw_bound = min(self._max_held, transition.name_within or self._max_held)
         self._call_start = start
         self.state = State.TOOL_ARGS
         if recovered:
@@ -440,9 +442,7 @@ class Engine:
         full = False
         if not self._named:
             # The bound counts the text, never what has arrived: read no further than it.
-            assert self._call is not None
-            bound = min(self._max_held, self._call.name_within or self._max_held)
-            limit = pos + bound - self._raw_size
+            limit = pos + self._raw_bound - self._raw_size
             full = limit <= len(buffer)
             if full:
                 buffer = buffer[:limit]

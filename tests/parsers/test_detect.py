@@ -260,7 +260,31 @@ def test_self_check_where_reasoning_begins_otherwise() -> None:
 
 
 def test_self_check_of_calls_that_reasoning_disturbs() -> None:
-    """Without reasoning all is well; with it this template forgets to end it."""
+    """Calls alone and reasoning alone come back; together they do not."""
+    before = "{% if m.thinking %}<think>{{ m.thinking }}</think>{% endif %}"
+    calls = "{% if m.thinking and m.tool_calls %}<think>{% endif %}" + HERMES_CALLS
+    result = self_check(chatml(calls, before=before), "lfm2+hermes")
+    assert result.checked == ("calls", "reasoning")
+    assert not result.problems
+    calls = HERMES_CALLS.replace("{{ c.function.arguments", "{{ ({} if m.thinking else c.function.arguments)")
+    result = self_check(chatml(calls, before=before), "hermes")
+    assert len(result.problems) == 1
+    assert "are written" in result.problems[0]
+    assert "after the reasoning 'Weigh the options first.'" in result.problems[0]
+
+
+def test_templates_that_pass_over_a_second_call() -> None:
+    calls = HERMES_CALLS.replace("m.tool_calls or []", "(m.tool_calls or [])[:1]")
+    assert detect(chatml(calls)).format == "hermes"
+    assert not self_check(chatml(calls), "hermes").problems
+
+
+def test_arguments_that_are_no_json() -> None:
+    calls = HERMES_CALLS.replace("{{ c.function.arguments | tojson }}", '{"city": "Oslo", "days": }')
+    assert detect(chatml(calls)).format is None
+
+
+def test_self_check_of_calls_in_reasoning_without_end() -> None:
     before = "{% if m.thinking %}<think>{{ m.thinking }}{% if not m.tool_calls %}</think>{% endif %}{% endif %}"
     source = HERMES_CALLS.replace("{% for c", "{% if m.thinking %} and {% endif %}{% for c")
     result = self_check(chatml(source, before=before), "granite4")

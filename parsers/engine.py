@@ -514,19 +514,14 @@ class Engine:
 
     def _after_unclosed(self, buffer: str, pos: int, final: bool) -> int:
         """Whole arguments in a call object without its last brace: the format's closer forgives it."""
-        start = pos
-        while start < len(buffer) and buffer[start] in BLANK_CHARS:
-            start += 1
-        if start == len(buffer):
-            return start
         before = len(self._events)
-        end = self._candidate(self._scanners[State.TOOL_BETWEEN].closers, buffer, start, final, start)
+        end = self._candidate(self._scanners[State.TOOL_BETWEEN].closers, buffer, pos, final, pos)
         if end == MORE:
-            return -start - 1
+            return -pos - 1
         self._unclosed = False
         if end == NO:
-            self._break_call(self._at(buffer, start))
-            return start
+            self._break_call(self._at(buffer, pos))
+            return pos
         self._events.insert(before, ToolCallEnd("complete"))
         return end
 

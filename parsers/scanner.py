@@ -81,11 +81,6 @@ class StateScanner:
         self.first = firsts.pop() if len(firsts) == 1 else "" if firsts else _REMOVED
 
     @cached_property
-    def calls(self) -> StateScanner:
-        """Only the rows that begin a call."""
-        return self._only({Do.CALL})
-
-    @cached_property
     def closers(self) -> StateScanner:
         """Only the rows that close a call or its wrapper."""
         return self._only(CLOSING)

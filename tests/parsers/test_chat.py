@@ -393,3 +393,33 @@ def test_a_marker_between_blanks_that_are_kept_counts_for_no_channel() -> None:
         assert (message.reasoning, message.content) == ("A \nB", "C")
         assert message.usage is not None
         assert message.usage.reasoning_tokens == 4
+
+
+# --- runs of blanks beyond the bound --------------------------------------------------------------
+
+LONG = " " * 1500
+BOUND = {"max_held_chars": 1024}
+
+
+@pytest.mark.parametrize(
+    ("output", "reasoning", "content", "count"),
+    [
+        (f"<think>A{LONG}B</think>C", f"A{LONG}B", "C", 0),
+        (f"<think>A{LONG}</think>C", f"A{LONG}", "C", 1),
+        (f"<think>{LONG}A</think>C", f"{LONG}A", "C", 1),
+        (f"<think>A{LONG}", f"A{LONG}", None, 1),
+        (f"<think>A</think>{LONG}C", "A", f"{LONG}C", 1),
+        (f"A{LONG}B", None, f"A{LONG}B", 0),
+        (f"A{LONG}<think>B</think>C", "B", f"A{LONG}C", 1),
+        (f"A{LONG}", None, f"A{LONG}", 0),
+        (f"A<think>B</think>{LONG}", "B", f"A{LONG}", 1),
+        (f"A {LONG[:500]}<think>B</think>{LONG[:600]}C", "B", f"A {LONG[:1100]}C", 1),
+    ],
+)
+def test_a_long_run_of_blanks(output: str, reasoning: str | None, content: str | None, count: int) -> None:
+    whole = folded("qwen3", output, BOUND)
+    assert (whole.reasoning, whole.content) == (reasoning, content)
+    assert notices(whole) == ({"held_text_released": count} if count else {})
+    for size in (1, 3, 7, 999, 1030):
+        cut = [Delta(output[at : at + size]) for at in range(0, len(output), size)]
+        assert folded("qwen3", cut, BOUND) == whole

@@ -29,6 +29,9 @@ AUTO: Final = "auto"
 """The setting `format` that reads the chat template."""
 
 
+_CHECKPOINT_NAMES: Final = frozenset({CHECKPOINT, "response_template"})
+
+
 class Remark(NamedTuple):
     """A line for the server's log."""
 
@@ -75,7 +78,7 @@ def check_default(settings: StreamSettings, added: Collection[str], *, needed: b
         SettingsError: it is not.
     """
     _load_own(settings)
-    if settings.format in (AUTO, CHECKPOINT):
+    if settings.format == AUTO or not _CHECKPOINT_NAMES.isdisjoint(settings.format.split("+")):
         # Where `preprocess` finds no family that the template writes it may name the checkpoint's own format.
         _load_checkpoint(settings)
     if settings.format == AUTO:

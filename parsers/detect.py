@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from .detect_markers import canonical, marker_literals, opening_markers
 from .detect_reading import FIRST, Reading, prompt_state, shown
 from .detect_turns import CALLS, QUESTION, Render, TemplateProbe
+from .errors import FormatDefinitionError
 from .format import Format, compose
 from .formats import format_names, load_format
 
@@ -184,7 +185,16 @@ def _fitting(reading: Reading, candidates: Sequence[Format]) -> list[Format]:
         return fitting
     callers = [format for format in candidates if format.messages is None and reading.reads_calls(format)]
     reasoners = [format for format in _reasoning_syntaxes(candidates) if reading.reads_reasoning(format)]
-    return [both for right in callers for left in reasoners if fits(both := compose(left, right))]
+    composed = (_composed(left, right) for right in callers for left in reasoners)
+    return [format for format in composed if format is not None and fits(format)]
+
+
+def _composed(left: Format, right: Format) -> Format | None:
+    """Both in one, or None where they mean different things by one marker."""
+    try:
+        return compose(left, right)
+    except FormatDefinitionError:
+        return None
 
 
 def _reasoning_syntaxes(formats: Iterable[Format]) -> list[Format]:

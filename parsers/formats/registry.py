@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
@@ -191,8 +192,9 @@ def _outside(name: str) -> Format | None:
     return _OUTSIDE[name]
 
 
-def _exists(name: str) -> bool:
-    return name in _MODULE_OF or _outside(name) is not None
+def _canonical(name: str, aliases: Mapping[str, str]) -> str:
+    canonical = _FROM_CHECKPOINT[0] if name in _FROM_CHECKPOINT else aliases.get(name, name)
+    return canonical if canonical in _MODULE_OF or _outside(canonical) is not None else _unknown(name)
 
 
 def reasoning_aliases() -> dict[str, str]:
@@ -211,8 +213,7 @@ def resolve_reasoning(name: str) -> str:
     Raises:
         RequestError: there is none of that name.
     """
-    canonical = _REASONING_ALIASES.get(name, name)
-    return canonical if _exists(canonical) else _unknown(name)
+    return _canonical(name, _REASONING_ALIASES)
 
 
 def resolve_tools(name: str) -> str:
@@ -221,8 +222,7 @@ def resolve_tools(name: str) -> str:
     Raises:
         RequestError: there is none of that name.
     """
-    canonical = _TOOL_ALIASES.get(name, name)
-    return canonical if _exists(canonical) else _unknown(name)
+    return _canonical(name, _TOOL_ALIASES)
 
 
 def _unknown(name: str) -> NoReturn:

@@ -143,6 +143,7 @@ def test_a_checkpoint_that_describes_its_format(qwen3_tokenizer: Path, tmp_path:
     load_format.cache_clear()
     check_default(PostprocessSettings(format="hf", tokenizer=folder / "tokenizer.json"), ())
     assert load_format("hf").turns == ("«assistant» ",)
+    check_default(PostprocessSettings(format="qwen3+hf", tokenizer=folder), (), needed=True)
 
 
 def test_a_checkpoint_that_describes_it_badly(qwen3_tokenizer: Path, tmp_path: Path) -> None:

@@ -11,9 +11,12 @@ import pytest
 from support.family_writers import WRITERS, Writer
 from support.templates import TEMPLATES, package_templates, renderer, tokenizer_template, written
 from tristream.parsers import Format, load_format
+from tristream.parsers.arguments.json_calls import CALL_OBJECT_AHEAD, JsonCall
 from tristream.parsers.detect import detect, prompt_open
 from tristream.parsers.detect_markers import marker_literals, missing_tokens, opening_markers
 from tristream.parsers.detect_turns import Render
+from tristream.parsers.format import ReasoningSyntax, ToolSyntax
+from tristream.parsers.header import Lit
 from tristream.parsers.self_check import self_check
 
 WRITTEN = sorted(path.stem for path in TEMPLATES.glob("*.jinja"))
@@ -167,6 +170,17 @@ def test_composition() -> None:
     assert format.reasoning is not None
     assert format.reasoning.starts[0] == "[THINK]"
     assert "<tool_call>" in opening_markers(format)
+
+
+def test_two_that_cannot_be_composed() -> None:
+    """One marker opens the reasoning of the one and the calls of the other."""
+    thinks = Format(name="thinks", source="made up", reasoning=ReasoningSyntax(("<x>",), ("</x>",)))
+    calls = ToolSyntax(JsonCall(), wrappers=("<x>",), inner=((CALL_OBJECT_AHEAD,),), closers=((Lit("</x>"),),))
+    source = HERMES_CALLS.replace("tool_call>", "x>")
+    template = chatml(source, before="{% if m.thinking %}<x>{{ m.thinking }}</x>{% endif %}")
+    found = detect(template, [thinks, Format(name="calls", source="made up", tools=calls)])
+    assert found.format is None
+    assert "calls read back its calls, but no format reads back the reasoning" in found.because
 
 
 def test_reasoning_that_is_only_taken_out_of_the_history() -> None:

@@ -356,6 +356,17 @@ def test_calls_of_a_checkpoint(tmp_path: Path, field: dict[str, Any], text: str)
     assert calls(message) == [("f", {"a": 1}, "complete"), ("f", {"b": "x"}, "complete")]
 
 
+def test_names_of_a_checkpoints_format(tmp_path: Path) -> None:
+    """Other engines take `hf` or `response_template`, in both roles."""
+    with pytest.raises(RequestError, match="was read from none"):
+        load_format("hf")
+    thinking = {"open": "<think>", "close": "</think>"}
+    format = checkpoint(tmp_path, template({"open": "<c>", "close": "</c>", "content": "json"}, thinking=thinking))
+    assert format is not None
+    assert load_format("response_template") is load_format("hf") is format
+    assert load_format("hf+response_template").tools is format.tools
+
+
 def test_reasoning_of_a_checkpoint(tmp_path: Path) -> None:
     format = checkpoint(tmp_path, template(reasoning={"close_pattern": r"\s*</think>\s*"}))
     assert format is not None

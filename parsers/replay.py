@@ -54,13 +54,24 @@ def chunkings(text: str, recorded: Sequence[str] | None = None) -> Iterator[tupl
         yield f"cut at {cut}", [text[:cut], text[cut:]]
 
 
-def fold_chunks(case: Mapping[str, Any], chunks: Sequence[str]) -> Message:
-    """The message that these pieces of the case's output fold into."""
-    body = {**(case.get("options") or {}), "tools": case.get("tools") or None}
-    options = ChatOptions.from_openai(body, id_seed="replay")
+def fold_chunks(case: Mapping[str, Any], chunks: Sequence[str], options: ChatOptions | None = None) -> Message:
+    """The message that these pieces of the case's output fold into.
+
+    Args:
+        case: the case.
+        chunks: its output in pieces.
+        options: those of the case, where they have been read before.
+    """
+    if options is None:
+        options = _options(case)
     stream = ChatStream(load_format(case["format"]), options, case.get("prompt_tail"))
     deltas = [delta for chunk in chunks for delta in stream.feed(Delta(chunk))]
     return fold((*deltas, *stream.finish(case.get("finish") or "stop")))
+
+
+def _options(case: Mapping[str, Any]) -> ChatOptions:
+    body = {**(case.get("options") or {}), "tools": case.get("tools") or None}
+    return ChatOptions.from_openai(body, id_seed="replay")
 
 
 def run_case(case: Mapping[str, Any]) -> CaseResult:
@@ -70,8 +81,9 @@ def run_case(case: Mapping[str, Any]) -> CaseResult:
     first: Message | None = None
     name = "whole"
     try:
+        options = _options(case)
         for name, chunks in chunkings(case["output"], case.get("chunks")):
-            message = fold_chunks(case, chunks)
+            message = fold_chunks(case, chunks, options)
             if first is None:
                 first = message
                 if not _matches(message, case):

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from .accounting import Token, TokenLedger, account
+from .channel import RECENT_BLANKS, Channel
 from .draft import Draft
 from .engine import Engine
 from .errors import RequestError, UsageError
@@ -50,71 +51,9 @@ _SLOW: Final = 0
 _TEXT: Final = 1
 _CALL: Final = 2
 
-_RECENT_BLANKS: Final = 4096
-"""Most blanks that are joined as they come, in characters: a longer run is a list of such pieces, so that
-adding to it does not copy it. Also the most that the fast path holds: the slow path watches the bound."""
-
 _new = tuple.__new__
 _NO_QUICK: Final[dict[str, str]] = {}
 _NO_CANDIDATE: Final = re.compile(r"(?!)").search
-
-
-class _Channel:
-    """Content or reasoning: what was sent, and the run of blanks that waits for what follows it."""
-
-    __slots__ = (
-        "blanks", "blanks_end", "counted", "earlier", "fast_count", "flowing", "sent", "size", "tokens", "touched",
-        "unsent",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.blanks = ""  # the run, or the latest part of a long one
-        self.earlier: list[str] = []  # the parts before it
-        self.size = 0  # of those parts
-        self.blanks_end = 0  # offset in the model's text
-        self.tokens: list[Token] = []  # those of the waiting run
-        self.sent = False
-        self.touched = False  # the waiting run touches a removed marker
-        self.flowing = False  # the run is too long to hold: it is sent as it comes
-        self.counted = 0
-        self.fast_count = 0  # tokens sent on the fast path, those of the run before them included
-        self.unsent = 0  # tokens that came on the fast path, less those it sent: `_counted` adds both up
-
-    def hold(self, blanks: str, end: int) -> None:
-        """More of the run."""
-        if len(self.blanks) >= _RECENT_BLANKS:
-            self.earlier.append(self.blanks)
-            self.size += len(self.blanks)
-            self.blanks = blanks
-        else:
-            self.blanks += blanks
-        self.blanks_end = end
-
-    def take(self) -> str:
-        """The run, which waits no longer."""
-        run = "".join((*self.earlier, self.blanks))
-        self.earlier.clear()
-        self.size = 0
-        self.blanks = ""
-        return run
-
-    def fast(self, text: str, ids: tuple[int, ...], end: int) -> str:
-        """On the fast path: what to send where blanks wait or `text` ends with some."""
-        body = len(text.rstrip(BLANK_CHARS))
-        if body == 0:
-            self.blanks += text
-            self.blanks_end = end
-            if ids:
-                self.tokens.append(Token(end - len(text), end, ids, ()))
-                self.unsent += len(ids)
-            return ""
-        waited = sum(len(token.ids) for token in self.tokens)
-        self.fast_count += len(ids) + waited
-        self.unsent -= waited
-        self.tokens.clear()
-        text, self.blanks = self.blanks + text[:body], text[body:]
-        self.blanks_end = end
-        return text
 
 
 class ChatStream:
@@ -170,8 +109,8 @@ class ChatStream:
             forced,
             options.function,
         )
-        self._content = _Channel()
-        self._reasoning = _Channel()
+        self._content = Channel()
+        self._reasoning = Channel()
         self._content.touched = start.at_marker
         prompted = (prompt_tail or format.prepend).rstrip(BLANK_CHARS).endswith(format.prepend)
         self._prepend = format.prepend if prompted else ""
@@ -191,7 +130,7 @@ class ChatStream:
         self._first = ""
         self._quick: Callable[[str], str | None] = _NO_QUICK.get
         self._mode = _SLOW
-        self._most_blanks = min(_RECENT_BLANKS, options.max_held_chars)
+        self._most_blanks = min(RECENT_BLANKS, options.max_held_chars)
 
     @property
     def state(self) -> State:
@@ -351,7 +290,7 @@ class ChatStream:
             draft.add_notice(Notice("held_text_released", 1, content.blanks_end))
         content.touched = True
 
-    def _send(self, channel: _Channel, text: str, start: int, end: int, draft: Draft) -> None:
+    def _send(self, channel: Channel, text: str, start: int, end: int, draft: Draft) -> None:
         """Send text under the whitespace rule (PROTOCOL 3)."""
         body = len(text.rstrip(BLANK_CHARS))
         limit = self._options.max_held_chars
@@ -386,7 +325,7 @@ class ChatStream:
         if len(channel.blanks) > limit:
             self._release_blanks(channel, draft)
 
-    def _release_blanks(self, channel: _Channel, draft: Draft) -> None:
+    def _release_blanks(self, channel: Channel, draft: Draft) -> None:
         """A run of blanks beyond the bound: it goes out, and so does what is left of it."""
         run = channel.take()
         start = channel.blanks_end - len(run)
@@ -395,12 +334,12 @@ class ChatStream:
         channel.flowing = True
         self._emit(channel, run, 0, channel.blanks_end, draft)
 
-    def _note_bent(self, channel: _Channel, start: int, draft: Draft) -> None:
+    def _note_bent(self, channel: Channel, start: int, draft: Draft) -> None:
         """A run beyond the bound goes out where the whitespace rule may have had a say."""
         if channel.touched or (channel is self._reasoning and not channel.sent):
             draft.add_notice(Notice("held_text_released", 1, start))
 
-    def _emit(self, channel: _Channel, text: str, start: int, end: int, draft: Draft) -> None:
+    def _emit(self, channel: Channel, text: str, start: int, end: int, draft: Draft) -> None:
         taken = account(channel.tokens, start)
         channel.tokens = []
         channel.counted += taken.count

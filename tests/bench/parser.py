@@ -271,6 +271,8 @@ def main() -> int:
     parser.add_argument("--strict", action="store_true", help="fail where a target is missed")
     arguments = parser.parse_args()
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
     results: list[dict[str, Any]] = []
     for row in track(
         [row for row in rows() if arguments.only in row.what], "measuring", console=console, transient=True
@@ -297,7 +299,7 @@ def main() -> int:
         )
     show(console, results)
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    where = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
+    where = {"python": platform.python_version(), "cpus": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
     RESULTS.write_text(json.dumps({**where, "rows": results}, indent=2) + "\n", encoding="utf-8")
     console.print(f"written to {RESULTS.relative_to(RESULTS.parents[2])}")
     return int(arguments.strict and not all(all(row["met"].values()) for row in results))
@@ -306,28 +308,28 @@ def main() -> int:
 def show(console: Console, results: Sequence[dict[str, Any]]) -> None:
     """The table."""
     table = Table(title="parser: µs per delta (a delta is four characters, one token)")
-    for heading in ("text", "format"):
-        table.add_column(heading)
-    for heading in ("smallest", "middle", "largest", "target", "growth", "bytes/stream"):
-        table.add_column(heading, justify="right")
+    table.add_column("text")
+    for heading in ("smallest", "middle", "largest", "target", "growth", "bytes"):
+        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict")
     for row in results:
         times = [f"{value:.2f}" for value in row["us_per_delta"]]
-        middle = times[1] if len(times) == 3 else ""
-        names = [f"{name} {verdict(met)}" for name, met in row["met"].items() if not met]
+        missed = [f"{name} {verdict(met)}" for name, met in row["met"].items() if not met]
         table.add_row(
-            f"{row['what']} ({row['sizes'][0]:,} … {row['sizes'][-1]:,})",
-            row["format"],
+            f"{row['what']} [dim]{row['format']}, {row['sizes'][0]:,} to {row['sizes'][-1]:,}[/]",
             times[0],
-            middle,
+            times[1] if len(times) == len(SIZES) else "",
             times[-1],
             f"{row['target_us']:.1f}" if row["target_us"] else "",
             f"{row['growth']:.2f}",
             f"{row['bytes_per_stream']:,}" if row["bytes_per_stream"] else "",
-            ", ".join(names) or verdict(True),
+            ", ".join(missed) or verdict(True),
         )
     console.print(table)
-    console.print(f"targets: growth at most {MAX_GROWTH}; bytes per live stream at most {MAX_BYTES:,}")
+    console.print(
+        f"growth: largest over smallest, at most {MAX_GROWTH}; bytes: of one live stream, at most {MAX_BYTES:,}; "
+        f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"
+    )
 
 
 if __name__ == "__main__":

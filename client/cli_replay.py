@@ -20,7 +20,9 @@ __all__ = ["read_cases", "replay"]
 
 
 def replay(
-    files: Annotated[list[Path], typer.Argument(help="Files with one case per line (JSON); - is stdin.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Files with one case per line (JSON), or folders of *.jsonl; - is stdin.")
+    ],
     formats: Annotated[
         str | None, typer.Option("--format", metavar="A,B", help="Keep only the cases of these formats.")
     ] = None,
@@ -51,7 +53,7 @@ def read_cases(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
     Raises:
         InputError: a file cannot be read, or a line holds no JSON object; names file and line.
     """
-    for file in files:
+    for file in _expanded(files):
         # Not splitlines: JSON strings may hold other line ends than \n as they are.
         for number, line in enumerate(read_text(file).split("\n"), 1):
             if not line.strip():
@@ -66,6 +68,17 @@ def read_cases(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
             if not isinstance(case, dict):
                 raise InputError(f"{where}: found {type(case).__name__}; allowed: a JSON object, one case per line")
             yield {"id": where, **case}
+
+
+def _expanded(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            found = sorted(path.rglob("*.jsonl"))
+            if not found:
+                raise InputError(f"{path}: found no *.jsonl in the folder; allowed: a folder of cases")
+            yield from found
+        else:
+            yield path
 
 
 def _run(cases: Sequence[dict[str, Any]]) -> Iterator[CaseResult]:

@@ -176,6 +176,20 @@ def test_replay_several_files_and_stdin(cases: Path) -> None:
     assert (done.exit_code, json.loads(done.stdout)["cases"]) == (0, 2)
 
 
+def test_replay_of_a_folder(cases: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "vectors"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "one.jsonl").write_text(cases.read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "notes.txt").write_text("no cases", encoding="utf-8")
+    assert json.loads(run("replay", str(folder), "--json").stdout)["cases"] == 5
+    done = run("replay", str(tmp_path / "vectors" / "deep" / ".."), "--format", "hermes")
+    assert "cases passed" in done.stdout
+    (tmp_path / "empty").mkdir()
+    done = run("replay", str(tmp_path / "empty"))
+    assert done.exit_code == 2
+    assert "found no *.jsonl" in done.stderr
+
+
 def test_replay_of_our_own_vectors(project: Path) -> None:
     formats = "qwen3,qwen3_coder,hermes,qwen3+hermes,deepseek_r1"
     done = run("replay", str(project / "tests" / "vectors" / "reported.jsonl"), "--format", formats, "--json")

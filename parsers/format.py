@@ -125,6 +125,7 @@ class Format:
         tools: None where it writes no calls.
         messages: frames around messages, None where there are none.
         swallowed: end-of-turn spellings and frames that belong to no field (PROTOCOL 3).
+        begins: ordinary text that is removed where a message starts: what the prompt's end has begun.
         turns: spellings that begin a turn in the rendered prompt (PROTOCOL 4).
         prepend: text that content begins with, where it begins with text at all.
         constraint: name of the builder in `constraint.py`, "" where there is none.
@@ -138,6 +139,7 @@ class Format:
     tools: ToolSyntax | None = None
     messages: MessageSyntax | None = None
     swallowed: tuple[str, ...] = ()
+    begins: tuple[str, ...] = ()
     turns: tuple[str, ...] = ()
     prepend: str = ""
     constraint: str = ""
@@ -227,6 +229,8 @@ def _rows(format: Format, tools: bool, reasoned: bool) -> Iterator[tuple[State, 
         yield from _message_rows(format.messages, arguments)
     if tools and format.tools is not None:
         yield from _tool_rows(format.tools, with_reasoning=reasoning is not None)
+    for spelling in format.begins:
+        yield State.TOOL_BETWEEN, (Lit(spelling),), Transition(State.CONTENT, at_start=True)
 
 
 def _message_rows(

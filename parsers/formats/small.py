@@ -106,6 +106,7 @@ FUNCTIONARY_V32: Final = Format(
         unmarked=((Name(), Lit("\n"), _OBJECT),),
     ),
     swallowed=(">>>all\n", ">>>", "<|eom_id|>", "<|eot_id|>", "<|end_of_text|>"),
+    begins=("all\n",),
     turns=("<|start_header_id|>",),
     text_markers=True,
     models=("Functionary 3.2",),

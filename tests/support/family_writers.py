@@ -107,7 +107,10 @@ class Writer:
         opener_mention: a spelling of the opener for prose, "" where the format counts it alone.
         value_mention: a spelling of the format that a string value may hold.
         after_text: calls may follow text (False for calls without a marker).
-        header: what stands before content and before reasoning (formats with frames).
+        content: what stands around content (formats with frames).
+        single: it writes one call at most.
+        text_before_only: after a call only another message may follow, never bare text.
+        more: further cases of its own: suffix, output, and what `case` takes.
     """
 
     format: str
@@ -123,6 +126,8 @@ class Writer:
     after_text: bool = True
     content: tuple[str, str] = ("", "")
     single: bool = False
+    text_before_only: bool = False
+    more: tuple[tuple[str, str, dict[str, Any]], ...] = ()
 
     def calls(self, *calls: tuple[str, Arguments]) -> str:
         assert self.call is not None
@@ -221,6 +226,84 @@ def minicpm5(name: str, arguments: Arguments, _index: int) -> str:
 
 def gemma_call(opener: str, quote: str, closer: str) -> Callable[[str, Arguments, int], str]:
     return lambda name, arguments, _index: f"{opener}call:{name}{gemma(quote)(arguments)}{closer}"
+
+
+def harmony(name: str, arguments: Arguments, _index: int) -> str:
+    header = f"<|start|>assistant<|channel|>commentary to=functions.{name} <|constrain|>json"
+    return f"{header}<|message|>{dumps(arguments)}<|call|>"
+
+
+def beam(name: str, arguments: Arguments, _index: int) -> str:
+    body = tagged('<rfl:parameter name="', '">', "</rfl:parameter>", "\n", "")(arguments)
+    return f"<|start|>assistant to={name}<|channel|>analysis <|constrain|>xml<|message|>{body}<|call|>"
+
+
+def muse(name: str, arguments: Arguments, index: int) -> str:
+    invoke = invokes("atem:")(name, arguments, index)
+    body = f"<atem:function_calls>\n{invoke}</atem:function_calls>"
+    return f"<|start|>assistant to={name}<|message|>{body}<|eom|>"
+
+
+def harmony_messages() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """What a header may say, in every order; the prompt ends with `<|start|>assistant`."""
+    start = "<|start|>assistant"
+    thought = f"<|channel|>analysis<|message|>plan<|end|>{start}"
+    paris = ("get_weather", {"city": "Paris", "days": 3})
+    body = f"<|message|>{dumps(paris[1])}<|call|>"
+    for name, header in (
+        ("role-slot", " to=functions.get_weather<|channel|>commentary <|constrain|>json"),
+        ("channel-slot", "<|channel|>commentary to=functions.get_weather <|constrain|>json"),
+        ("on-analysis", "<|channel|>analysis to=functions.get_weather <|constrain|>json"),
+        ("role-on-analysis", " to=functions.get_weather<|channel|>analysis"),
+        ("no-constrain", "<|channel|>commentary to=functions.get_weather"),
+        ("no-space", "<|channel|>commentary to=functions.get_weather<|constrain|>json"),
+        ("bare-json", "<|channel|>commentary to=functions.get_weather json"),
+    ):
+        yield f"header-{name}", header + body, {"calls": (paris,)}
+        yield f"header-{name}-after", thought + header + body, {"calls": (paris,), "reasoning": "plan"}
+    yield (
+        "preamble",
+        f"{thought}<|channel|>commentary<|message|>I look.<|end|>{harmony(*paris, 0)}",
+        {"calls": (paris,), "reasoning": "plan", "content": "I look."},
+    )
+    final = "<|channel|>final<|message|>Done."
+    yield "final", f"{thought}{final}<|return|>", {"reasoning": "plan", "content": "Done."}
+    yield "final-unended", f"{thought}{final}", {"reasoning": "plan", "content": "Done."}
+    stray = {"reasoning": "plan", "content": "Done."}
+    yield "stray-return", f"{thought}{final}<|end|><|return|>", stray
+    yield "stray-call", f"{thought}{final}<|end|><|call|>", stray
+    yield (
+        "end-closes-call",
+        f"<|channel|>commentary to=functions.get_weather<|message|>{dumps(paris[1])}<|end|>{start}{final}<|return|>",
+        {"calls": (paris,), "content": "Done."},
+    )
+
+
+def muse_messages() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    start = "<|start|>assistant"
+    paris = ("get_weather", {"city": "Paris", "days": 3})
+    first = muse(*paris, 0).removeprefix(start)
+    plan = f" to=self<|message|>plan<|eom|>{start}"
+    yield "first-call", first, {"calls": (paris,)}
+    yield "ends-turn", first.replace("<|eom|>", "<|eot|>"), {"calls": (paris,)}
+    yield "answer", f"{plan} to=user<|message|>Done.<|eot|>", {"reasoning": "plan", "content": "Done."}
+    yield (
+        "commentary",
+        f"{plan} to=commentary<|message|>I look.<|eom|>{muse(*paris, 0)}",
+        {"reasoning": "plan", "content": "I look.", "calls": (paris,)},
+    )
+
+
+def functionary_parts() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The prompt ends with `>>>`, which begins every part: a function's name, or `all` for text."""
+    paris, clock = ("get_weather", {"city": "Paris", "days": 3}), ("get_time", Arguments())
+    written = f"get_weather\n{dumps(paris[1])}"
+    yield "call", written, {"calls": (paris,), "tail": ">>>"}
+    yield "two-calls", f"{written}\n>>>get_time\n{{}}", {"calls": (paris, clock), "tail": ">>>"}
+    yield "text-call", f"all\nLook:\n>>>{written}", {"calls": (paris,), "content": "Look:", "tail": ">>>"}
+    yield "text", "all\nHello >> you > all", {"content": "Hello >> you > all", "tail": ">>>"}
+    nested = ("get_weather", {"city": "a\n>>>get_time\n{} b", "options": {"tags": ["x"]}})
+    yield "marker-in-value", f"get_weather\n{dumps(nested[1])}", {"calls": (nested,), "tail": ">>>"}
 
 
 M3 = "]<]minimax[>["
@@ -527,6 +610,37 @@ WRITERS = (
         closed="<|message_model|>",
         content=("<|message_model|><|content_text|>", "<|end_message|>"),
     ),
+    Writer(
+        "gpt_oss",
+        harmony,
+        think=("<|channel|>analysis<|message|>", "<|end|>"),
+        opened="<|start|>assistant<|channel|>analysis<|message|>",
+        closed="<|start|>assistant",
+        content=("<|start|>assistant<|channel|>final<|message|>", "<|return|>"),
+        value_mention="<|channel|>final",
+        more=tuple(harmony_messages()),
+    ),
+    Writer(
+        "beam",
+        beam,
+        think=("<|channel|>analysis<|message|>", "<|end|>"),
+        opened="<|start|>assistant<|channel|>analysis<|message|>",
+        closed="<|start|>assistant",
+        content=("<|start|>assistant<|channel|>final<|message|>", "<|return|>"),
+        value_mention="</rfl:parameter>",
+    ),
+    Writer(
+        "muse",
+        muse,
+        think=(" to=self<|message|>", "<|eom|>"),
+        opened="<|start|>assistant to=self<|message|>",
+        closed="<|start|>assistant",
+        content=("<|start|>assistant to=user<|message|>", "<|eot|>"),
+        value_mention="</atem:parameter>",
+        text_before_only=True,
+        more=tuple(muse_messages()),
+    ),
+    Writer("functionary_v32", more=tuple(functionary_parts())),
     Writer("kimi_v1", think=("◁think▷", "◁/think▷"), opened="◁think▷", closed="◁think▷◁/think▷"),
     Writer("holo2", think=THINK),
     Writer(
@@ -605,6 +719,8 @@ def cases(writer: Writer) -> Iterator[dict[str, Any]]:
         yield case("thinks", f"plan it{ended}{begin}Hi.{end}", reasoning="plan it", content="Hi.", tail=writer.opened)
         yield case("opens", f"{opened}plan it{ended}{begin}Hi.{end}", reasoning="plan it", content="Hi.", tail=None)
         yield case("cut-thinking", "plan it and", reasoning="plan it and", tail=writer.opened, finish="length")
+    for suffix, output, expected in writer.more:
+        yield case(suffix, output, **expected)
     if writer.call is None:
         return
     paris = ("get_weather", {"city": "Paris", "days": 3})
@@ -625,7 +741,7 @@ def cases(writer: Writer) -> Iterator[dict[str, Any]]:
         )
     if writer.after_text:
         yield case("text-call", f"Look: {writer.calls(paris)}", content="Look:", calls=(paris,))
-        if not writer.single:
+        if not writer.single and not writer.text_before_only:
             yield case("text-around", f"One.{writer.calls(paris)}Two.", content="One.Two.", calls=(paris,))
     if writer.opener_mention:
         prose = f"Write {writer.opener_mention} to call, then wait."

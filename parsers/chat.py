@@ -98,7 +98,7 @@ class ChatStream:
         start = opening(format, options, prompt_tail)
         forced = None
         if parsing and options.tool_choice in ("required", "named"):
-            forced = compile_format(forced_form(format, options.tool_choice), True, added, special)
+            forced = compile_format(forced_form(format, options.tool_choice), True, added, special, format)
         self._engine = Engine(
             compile_format(format, parsing, added, special),
             start.state,

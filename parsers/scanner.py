@@ -104,6 +104,13 @@ class StateScanner:
 class CompiledFormat:
     """A format's tables for one view; immutable and shared.
 
+    Args:
+        format: the format.
+        tools: False leaves out all that concerns tool calls.
+        added: spellings of the tokenizer's added tokens (id view), None in the text view.
+        special: spellings of those it flags special.
+        beside: a format whose tables one stream uses as well: both then write the same symbols.
+
     Attributes:
         format: what it was compiled from.
         scanners: the rows of each state.
@@ -125,12 +132,19 @@ class CompiledFormat:
         "starts",
     )
 
-    def __init__(self, format: Format, tools: bool, added: frozenset[str] | None, special: frozenset[str]) -> None:
+    def __init__(
+        self,
+        format: Format,
+        tools: bool,
+        added: frozenset[str] | None,
+        special: frozenset[str],
+        beside: Format | None = None,
+    ) -> None:
         self.format = format
         self.id_view = added is not None
         self.markers = format.markers()
         self._special = special
-        literals = _literals(format)
+        literals = _literals(format) | (_literals(beside) if beside is not None else set())
         self._symbol_of = _assign_symbols(literals, added or frozenset())
         nothing = set(format.swallowed) | (special - self.markers)
         self._by_symbol = {
@@ -237,7 +251,11 @@ def _assign_symbols(literals: Collection[str], added: Collection[str]) -> dict[s
 
 @lru_cache(maxsize=256)
 def compile_format(
-    format: Format, tools: bool, added: frozenset[str] | None, special: frozenset[str]
+    format: Format,
+    tools: bool,
+    added: frozenset[str] | None,
+    special: frozenset[str],
+    beside: Format | None = None,
 ) -> CompiledFormat:
     """The format's tables for a view; see `CompiledFormat`. Equal calls share one."""
-    return CompiledFormat(format, tools, added, special)
+    return CompiledFormat(format, tools, added, special, beside)

@@ -27,7 +27,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from support.serving import ROOT, ReplayServer, Set, executions, free_settings, replay_server
+from support.probing import executions
+from support.serving import ROOT, ReplayServer, Set, free_settings, replay_server
 from support.vectors import chat_body
 from tristream.backend.prompt import PromptBuilder, PromptSettings
 

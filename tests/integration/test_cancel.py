@@ -11,13 +11,8 @@ from typing import Any
 
 import pytest
 
-from support.serving import (
-    TIGHT_IDLE_S,
-    TIGHT_STREAMS,
-    ReplayServer,
-    metric,
-    resident_bytes,
-)
+from support.probing import metric, resident_bytes
+from support.serving import TIGHT_IDLE_S, TIGHT_STREAMS, ReplayServer
 from support.talking import collect, talk
 from support.vectors import cases, chat_body, difference, replay_body
 from tristream.client import AsyncChatClient, ChatClient, DeadlineExceeded, Deadlines

@@ -11,7 +11,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from support.serving import START_S, eventually, infer, metric
+from support.probing import eventually, infer, metric
+from support.serving import START_S
 from support.talking import ask_all
 from tristream.backend.deploy.repository import MODEL_VARIABLE
 from tristream.backend.deploy.server import TritonServer

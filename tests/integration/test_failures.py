@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from support.serving import TIGHT_IDLE_S, TIGHT_PATIENCE_S, Answer, ReplayServer, infer
+from support.probing import Answer, infer
+from support.serving import TIGHT_IDLE_S, TIGHT_PATIENCE_S, ReplayServer
 from support.talking import ask_all
 from support.vectors import cases, chat_body, difference, replay_body
 from tristream.client import ChatClient, ChatError, RequestRefused, ServerFailed

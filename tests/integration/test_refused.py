@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.serving import TIGHT_CONTEXT, TIGHT_STREAMS, Answer, ReplayServer, infer, infer_unary, post
+from support.probing import Answer, infer, infer_unary, post
+from support.serving import TIGHT_CONTEXT, TIGHT_STREAMS, ReplayServer
 from support.talking import collect, talk
 from support.vectors import chat_body
 from tristream.client import AsyncChatClient, ChatClient, RequestRefused, Retries, ServerBusy

@@ -10,7 +10,8 @@ from typing import Any
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from support.serving import Answer, ReplayServer, infer, outputs, responses
+from support.probing import Answer, infer, outputs, responses
+from support.serving import ReplayServer
 from tristream.backend.contract import LLM, TensorSpec
 
 

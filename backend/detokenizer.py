@@ -28,6 +28,7 @@ from .errors import SettingsError
 __all__ = ["Detokenizer", "DeltaSource", "Vocabulary", "load_vocabulary"]
 
 REPLACEMENT: Final = "\ufffd"
+METASPACE: Final = "\u2581"
 
 MAX_HELD_TOKENS: Final = 32
 """Most tokens held because their bytes are no whole character. One character is four bytes at most, so only
@@ -60,12 +61,21 @@ class Vocabulary:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         tokens = tokenizer.get_added_tokens_decoder()
-        self.added: Mapping[int, str] = {number: token.content for number, token in tokens.items()}
-        """Added tokens, flagged special or not: id -> spelling."""
-        self.added_spellings = frozenset(self.added.values())
+        self.added_spellings = frozenset(token.content for token in tokens.values())
         self.special_spellings = frozenset(token.content for token in tokens.values() if token.special)
         self.byte_level = isinstance(tokenizer.decoder, decoders.ByteLevel)
         self._pieces: dict[int, str] = {}
+        self.added: Mapping[int, str] = {
+            number: self._added_text(number, token.content) for number, token in tokens.items()
+        }
+        """Added tokens, flagged special or not: id -> text, which is the spelling but for metaspaces."""
+
+    def _added_text(self, token_id: int, spelling: str) -> str:
+        """Gemma has runs of blanks as added tokens, spelled with metaspaces."""
+        if self.byte_level or METASPACE not in spelling:
+            return spelling
+        # The second of two: a decoder may strip a blank at the beginning.
+        return self.decode([token_id, token_id])[len(self.decode([token_id])) :]
 
     def piece(self, token_id: int) -> str:
         """The text of one ordinary token by itself; "" for an id the tokenizer does not know."""

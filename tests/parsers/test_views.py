@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from support.id_views import encode, half_a_marker, in_groups, message, vocabulary, without_tokens
 from support.parsing import case_options, run, tool, vectors
-from tristream.backend.detokenizer import Detokenizer, Vocabulary, load_vocabulary
+from tristream.backend.detokenizer import Detokenizer, Vocabulary
 from tristream.backend.realigner import TextRealigner
-from tristream.parsers import ChatStream, Delta, Message, fold, load_format
+from tristream.parsers import Delta, fold
 
-ROOT: Final = Path(__file__).parents[2] / "build"
 TOKENIZERS: Final = {
-    "qwen3": ROOT / "tokenizers" / "qwen3",
-    "deepseek_v3": ROOT / "tokenizers" / "deepseek_v3",
-    "deepseek_v4": ROOT / "tokenizers" / "deepseek_v4",
-    "smollm2": ROOT / "models" / "smollm2-135m-instruct",
+    "qwen3": "tokenizers/qwen3",
+    "deepseek_v3": "tokenizers/deepseek_v3",
+    "deepseek_v4": "tokenizers/deepseek_v4",
+    "smollm2": "models/smollm2-135m-instruct",
 }
 FORMATS: Final = frozenset(
     "qwen3 qwen3_coder hermes qwen3+hermes qwen3+qwen3_coder deepseek_r1 deepseek_r1+hermes identity".split()
@@ -34,24 +31,6 @@ def cases_for(name: str) -> list[dict[str, Any]]:
     return own + [case for case in CASES if case not in own][::8]
 
 
-@cache
-def vocabulary(name: str) -> Vocabulary:
-    if not TOKENIZERS[name].is_dir():
-        pytest.fail(f"{TOKENIZERS[name]} is missing; `make setup` makes it", pytrace=False)
-    return load_vocabulary(TOKENIZERS[name])
-
-
-def encode(words: Vocabulary, text: str) -> list[int]:
-    return list(words.tokenizer.encode(text, add_special_tokens=False).ids)
-
-
-def in_groups(words: Vocabulary, ids: Sequence[int], size: int) -> list[Delta]:
-    """The Deltas of a backend that sends `size` tokens per response."""
-    detokenizer = Detokenizer(words)
-    deltas = [delta for at in range(0, len(ids), size) for delta in detokenizer.feed(ids[at : at + size])]
-    return [*deltas, *detokenizer.finish()]
-
-
 def one_step_late(words: Vocabulary, ids: Sequence[int]) -> list[Delta]:
     """The Deltas of a backend whose text lags its ids by one step."""
     decoder, realigner = Detokenizer(words), TextRealigner(words)
@@ -63,30 +42,9 @@ def one_step_late(words: Vocabulary, ids: Sequence[int]) -> list[Delta]:
     return [*deltas, *realigner.finish()]
 
 
-def message(case: dict[str, Any], deltas: Sequence[Delta], words: Vocabulary, *, ids: bool) -> Message:
-    added = words.added_spellings if ids else None
-    options = case_options(case, return_token_ids=True)
-    stream = ChatStream(case["format"], options, case.get("prompt_tail"), words.special_spellings, added)
-    sent = [out for delta in deltas for out in stream.feed(delta)]
-    return fold((*sent, *stream.finish(case.get("finish") or "stop")))
-
-
-def without_tokens(message: Message) -> Message:
-    return replace(message, usage=None, token_ids=[])
-
-
-def half_a_marker(case: dict[str, Any], words: Vocabulary) -> bool:
-    """Does the output hold the beginning of a marker that is an added token? By ids it is text at once."""
-    text = case["output"]
-    markers = load_format(case["format"]).markers() & words.added_spellings
-    for marker in markers:
-        text = text.replace(marker, "")
-    return any(marker[:size] in text for marker in markers for size in range(2, len(marker)))
-
-
 @pytest.mark.parametrize("name", TOKENIZERS)
 def test_by_ids_every_case_is_what_its_text_is(name: str) -> None:
-    words = vocabulary(name)
+    words = vocabulary(TOKENIZERS[name])
     equal = 0
     cases = cases_for(name)
     for case in cases:
@@ -121,7 +79,7 @@ TOOLS: Final = [tool("now")]
     ],
 )
 def test_a_marker_spelled_by_ordinary_tokens_is_text(name: str, format: str, marker: str, text: str) -> None:
-    words = vocabulary(name)
+    words = vocabulary(TOKENIZERS[name])
     assert marker in words.added_spellings
     # A tokenizer never spells it so when it encodes; a model may, token by token.
     ids = [token for char in text for token in encode(words, char)]
@@ -136,7 +94,7 @@ def test_a_marker_spelled_by_ordinary_tokens_is_text(name: str, format: str, mar
 
 
 def test_a_character_of_several_tokens() -> None:
-    words = vocabulary("qwen3")
+    words = vocabulary(TOKENIZERS["qwen3"])
     ids = encode(words, "<think>𓀀🚀</think>𓀁🚀")
     assert len(ids) > 8
     got = fold(run("qwen3", in_groups(words, ids, 1), added=words.added_spellings))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.fragments import FUNCTION, added_spellings, outputs
+from support.fragments import FUNCTION, SPECIAL, added_spellings, outputs
 from support.json_prefix import is_prefix
 from support.parsing import pieces, run, tool
 from tristream.parsers import Delta, Message, MessageDelta, fold, format_names, load_format
@@ -55,6 +55,7 @@ bodies = st.fixed_dictionaries(
 choices = st.sampled_from(["auto", "auto", "none", "required", NAMED, SOME])
 finishes = st.sampled_from(["stop", "length"])
 tails = st.sampled_from([None, "", "<think>\n", "<think>\n\n</think>\n\n", "<|im_start|>assistant\n"])
+specials = st.sampled_from([(), SPECIAL])
 cuts = st.one_of(
     st.lists(st.integers(1, 400), max_size=6), st.integers(1, 5).map(lambda size: list(range(size, 20_000, size)))
 )
@@ -115,10 +116,11 @@ def numbered(deltas: Sequence[Delta]) -> list[Delta]:
 
 def check_text_view(name: str, data: st.DataObject) -> None:
     text = "".join(data.draw(outputs(name)))
-    body, tail, finish = request(data), data.draw(tails), data.draw(finishes)
-    whole = sound(run(name, text, body, prompt_tail=tail, finish=finish), finish)
+    body, finish = request(data), data.draw(finishes)
+    view: dict[str, Any] = {"prompt_tail": data.draw(tails), "special": data.draw(specials), "finish": finish}
+    whole = sound(run(name, text, body, **view), finish)
     cut = [Delta(piece) for piece in pieces(text, data.draw(cuts))]
-    assert sound(run(name, cut, body, prompt_tail=tail, finish=finish), finish) == whole
+    assert sound(run(name, cut, body, **view), finish) == whole
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -11,9 +11,12 @@ from tristream.parsers import load_format
 from tristream.parsers.format import table
 from tristream.parsers.header import translate
 
-__all__ = ["FUNCTION", "added_spellings", "fragments", "literals", "outputs"]
+__all__ = ["FUNCTION", "SPECIAL", "added_spellings", "fragments", "literals", "outputs"]
 
 FUNCTION: Final = "get_weather"
+
+SPECIAL: Final = ("<|zap|>", "<|zip|>")
+"""Spellings that a tokenizer may flag special and no format knows."""
 
 _VALUES: Final = (
     "{", "}", "[", "]", '"', "\\", ",", ":", "null", "true", "True", "1", "-2.5e3", "'x'", '""', "{}", "}}", "}}}",
@@ -72,7 +75,7 @@ def fragments(name: str) -> tuple[str, ...]:
     """What outputs of a format are put together of."""
     markers = literals(name)
     halves = {half for marker in markers for half in (marker[: len(marker) // 2], marker[len(marker) // 2 :])}
-    return (*markers, *markers, *sorted(halves - {""}), *_VALUES, *_BLANKS, *_ANY)
+    return (*markers, *markers, *sorted(halves - {""}), *_VALUES, *_BLANKS, *_ANY, *SPECIAL, "<|z", "ap|>")
 
 
 def outputs(name: str, pieces: int = 12) -> st.SearchStrategy[list[str]]:

@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -183,24 +184,36 @@ def test_a_model_that_does_not_load_ends_the_wait_at_once(tmp_path: Path) -> Non
     assert "CUDA" not in said
 
 
-def serve(*arguments: str | Path) -> subprocess.Popen[str]:
+@contextmanager
+def serve(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """`tristream serve`; a test that fails leaves none behind."""
     command = [sys.executable, "-m", "tristream.backend.cli", "serve", *map(str, arguments)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.communicate(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
 
 
 @pytest.mark.server
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_serve_prints_where_it_is_and_stops_cleanly(number: signal.Signals, tmp_path: Path) -> None:
-    process = serve(make_repository(tmp_path, words=WORDS), "--log-file", tmp_path / "log")
-    assert process.stderr is not None
-    said = ""
-    while "Ctrl-C" not in said:
-        line = process.stderr.readline()
-        assert line, f"serve ended early: {said}"
-        said += line
-    process.send_signal(number)
-    said += process.stderr.read()
-    assert process.wait(30) == 0
+    with serve(make_repository(tmp_path, words=WORDS), "--log-file", tmp_path / "log") as process:
+        assert process.stderr is not None
+        said = ""
+        while "Ctrl-C" not in said:
+            line = process.stderr.readline()
+            assert line, f"serve ended early: {said}"
+            said += line
+        process.send_signal(number)
+        said += process.stderr.read()
+        assert process.wait(30) == 0
     for wanted in ("gRPC", "HTTP", "http://127.0.0.1:", "words", "loaded", "stopping"):
         assert wanted in said
 
@@ -209,9 +222,9 @@ def test_serve_prints_where_it_is_and_stops_cleanly(number: signal.Signals, tmp_
 def test_serve_runs_a_command_and_passes_its_status_on(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "repository", words=WORDS)
     code = "import os, sys; sys.exit(7 if ':' in os.environ['TRISTREAM_URL'] else 1)"
-    process = serve(repository, "--log-file", tmp_path / "log", "--exec", f'{sys.executable} -c "{code}"')
-    process.communicate(timeout=150)
-    assert process.returncode == 7
+    with serve(repository, "--log-file", tmp_path / "log", "--exec", f'{sys.executable} -c "{code}"') as process:
+        process.communicate(timeout=150)
+        assert process.returncode == 7
 
 
 @pytest.mark.server
@@ -223,8 +236,8 @@ def test_serve_says_what_is_wrong_with_status_1(tmp_path: Path) -> None:
         ([broken, "--set", "broken"], "allowed: MODEL.PARAMETER=VALUE"),
         ([broken, "--llm", tmp_path], "found no model that reads ${TRISTREAM_MODEL}"),
     ):
-        process = serve(*arguments)
-        _, said = process.communicate(timeout=150)
-        assert process.returncode == 1
+        with serve(*arguments) as process:
+            _, said = process.communicate(timeout=150)
+            assert process.returncode == 1
         assert wanted in said
         assert "Traceback" not in said

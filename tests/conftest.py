@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,15 @@ ROOT = Path(__file__).parent.parent
 # Two shared cores: how long one example takes says nothing.
 settings.register_profile("tristream", deadline=None, print_blob=True)
 settings.load_profile("tristream")
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach what the tests start, also where a shell has started them in the background.
+
+    Such a shell has SIGINT ignored, programs inherit that, and Python then leaves it so.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

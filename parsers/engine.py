@@ -67,8 +67,8 @@ class Engine:
 
     __slots__ = (
         "__weakref__", "_admit", "_as_text", "_at_start", "_attempts", "_between_text", "_call", "_call_start",
-        "_compiled", "_decoder", "_dropping", "_events", "_forced", "_function", "_max_held", "_named", "_origin",
-        "_raw", "_raw_bound", "_raw_size", "_scanners", "_text_seen", "_tools", "_unclosed", "_wrapper",
+        "_closed", "_compiled", "_decoder", "_dropping", "_events", "_forced", "_function", "_max_held", "_named",
+        "_origin", "_raw", "_raw_bound", "_raw_size", "_scanners", "_text_seen", "_tools", "_unclosed", "_wrapper",
         "_wrapper_before", "held", "position", "state",
     )  # fmt: skip
 
@@ -99,6 +99,7 @@ class Engine:
         self._at_start = True  # none since the message started or reasoning ended
         self._wrapper = False  # a wrapper is open
         self._wrapper_before = False  # it was, before the running call's header
+        self._closed = False  # the last call's wrapper is
         self._dropping = False  # what is left of a broken call
         self._between_text = False  # in text inside a wrapper: only what is searched for ends it
         self._unclosed = False  # arguments are whole, the call's own closer is missing
@@ -274,7 +275,7 @@ class Engine:
                 self._send(buffer[pos:start], self._at(buffer, pos), State.CONTENT)
             return start
         scanner = self._scanners[State.TOOL_BETWEEN]
-        end = self._candidate(scanner, buffer, pos, final, pos)
+        end = self._candidate(scanner.outside if self._closed else scanner, buffer, pos, final, pos)
         if end == MORE:
             return -pos - 1
         if end != NO:
@@ -357,8 +358,10 @@ class Engine:
                     return
                 case Do.OPEN_WRAPPER:
                     self._wrapper = True
+                    self._closed = False
                 case Do.CLOSE_WRAPPER:
                     self._wrapper = False
+                    self._closed = True
                 case Do.CLOSE_CALL:
                     pass
                 case Do.RECOVERED_WRAPPER:
@@ -398,7 +401,7 @@ class Engine:
         self._origin = self.state
         self._call = transition
         self._decoder = transition.arguments.decoder(context)
-        self._named = self._as_text = self._dropping = False
+        self._named = self._as_text = self._dropping = self._closed = False
         self._raw = [buffer[at:end]]
         self._raw_size = end - at
         self._raw_bound = min(self._max_held, transition.name_within or self._max_held)
@@ -502,6 +505,8 @@ class Engine:
             return
         if end is End.COMPLETE:
             self._events.append(ToolCallEnd("complete"))
+        elif end is End.UNREADABLE:
+            self._events.append(ToolCallEnd("invalid"))
         elif end is End.UNCLOSED:
             self._unclosed = True
         else:

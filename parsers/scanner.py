@@ -90,6 +90,11 @@ class StateScanner:
         """Only the rows at which what is left of a broken call ends."""
         return self._only(LIMITS)
 
+    @cached_property
+    def outside(self) -> StateScanner:
+        """Without the rows that count inside a wrapper, or right after a call, only."""
+        return StateScanner((row for row in self.rows if row.literals or row.transition.at_start), anchored=True)
+
     def _only(self, wanted: Collection[Do]) -> StateScanner:
         rows = (row for row in self.rows if not set(wanted).isdisjoint(row.transition.do))
         return StateScanner(rows, anchored=True)

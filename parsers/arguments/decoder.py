@@ -22,12 +22,14 @@ class End(Enum):
 
     COMPLETE: the arguments are whole.
     UNCLOSED: they are whole, but the call is not: a closer of the format must follow.
+    UNREADABLE: the call has ended, but nothing in it was an argument.
     INVALID: they cannot go on; what is left of the call is dropped.
     FAILED: there is no call, since no name came: the text is released.
     """
 
     COMPLETE = "complete"
     UNCLOSED = "unclosed"
+    UNREADABLE = "unreadable"
     INVALID = "invalid"
     FAILED = "failed"
 

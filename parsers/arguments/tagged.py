@@ -275,6 +275,9 @@ class TaggedDecoder:
         return match.start() if match else len(text)
 
     def _complete(self, out: list[str]) -> None:
+        if self._junk and not self._seen:
+            self.end = End.UNREADABLE  # the arguments are written some other way: `{}` would be a lie
+            return
         if self._body is None:
             out.append("}" if self._seen else "{}")
         self.end = End.COMPLETE
@@ -344,7 +347,10 @@ class TaggedDecoder:
                 pos = tag + len(literal)
                 if own:
                     follows = data.follows(text, pos)
-                    end = follows.end() if follows else run(data.value_rest, text, pos, {}, final)
+                    cut = final and not stopped
+                    end = follows.end() if follows else run(data.value_rest, text, pos, {}, final and stopped)
+                    if end == MORE and cut:
+                        end = pos  # half a follower at a cut by length is the end of the output
                 else:
                     rest = data.call_rest if stopped or not final else data.call_rest_at_cut
                     end = run(rest, text, pos, {}, final)

@@ -150,7 +150,7 @@ class LiteralsDecoder:
             case 4:
                 return self._read_string(text, pos, out, final)
             case _:
-                return self._read_scalar(text, pos, out, final)
+                return self._read_scalar(text, pos, out)
 
     # --- containers -------------------------------------------------------------------------
 
@@ -163,8 +163,8 @@ class LiteralsDecoder:
         match = _bare_key(text, pos)
         if match is None or match.end() - pos > _KEY_LIMIT:
             return self._broken(pos)
-        if match.end() == len(text) and not final:
-            return pos
+        if match.end() == len(text):
+            return pos  # it may go on; at the output's end it is half a key
         self._member(match[0], out, pos)
         return match.end()
 
@@ -311,16 +311,16 @@ class LiteralsDecoder:
         if not fits:
             self._context.note("value_type_mismatch", pos)
 
-    def _read_scalar(self, text: str, pos: int, out: list[str], final: bool) -> int:
+    def _read_scalar(self, text: str, pos: int, out: list[str]) -> int:
         match = _scalar_end(text, pos)
         end = match.start() if match else len(text)
         if end - pos > _KEY_LIMIT:
             return self._broken(pos)
-        if match is None and not final:
-            return pos
+        if match is None:
+            return pos  # it may go on; at the output's end it is half a value
         word = text[pos:end].strip(BLANK_CHARS)
         value = _WORDS.get(word) or _json_number(word)
-        if match is None or (value is None and not self._data.bare_strings):
+        if value is None and not self._data.bare_strings:
             return self._broken(pos)
         if self._data.bare_strings and not self._stack and (value is None or self._kind.kinds):
             self._typed(word, out, pos)

@@ -347,10 +347,10 @@ class TaggedDecoder:
                 pos = tag + len(literal)
                 if own:
                     follows = data.follows(text, pos)
-                    cut = final and not stopped
-                    end = follows.end() if follows else run(data.value_rest, text, pos, {}, final and stopped)
+                    cut = final and not stopped and self._kind.is_string
+                    end = follows.end() if follows else run(data.value_rest, text, pos, {}, final and not cut)
                     if end == MORE and cut:
-                        end = pos  # half a follower at a cut by length is the end of the output
+                        end = pos  # half a follower at a cut by length: the closer is no part of the text
                 else:
                     rest = data.call_rest if stopped or not final else data.call_rest_at_cut
                     end = run(rest, text, pos, {}, final)

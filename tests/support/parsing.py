@@ -15,6 +15,7 @@ __all__ = [
     "VECTORS",
     "call",
     "case_options",
+    "family_cases",
     "is_loadable",
     "notices",
     "pieces",
@@ -34,6 +35,16 @@ def vectors() -> tuple[dict[str, Any], ...]:
         with path.open(encoding="utf-8") as lines:
             cases += map(json.loads, lines)
     return tuple(case for case in cases if is_loadable(case["format"]))
+
+
+@cache
+def family_cases() -> dict[str, list[dict[str, Any]]]:
+    """The vectors of the families, by format."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for case in vectors():
+        if case["id"].startswith("family-"):
+            found.setdefault(case["format"], []).append(case)
+    return found
 
 
 def is_loadable(name: str) -> bool:

@@ -38,7 +38,7 @@ PARAMETERS: Final = (100, 800)
 CALLS: Final = (10, 320)
 MAX_GROWTH: Final = 1.15
 MAX_BYTES: Final = 3 * 1024
-STREAMS: Final = 2_000
+STREAMS: Final = 300
 
 WORDS: Final = (
     "the quick brown fox jumps over a lazy dog while streams of tokens keep flowing,\nand nobody minds.".split(" ")

@@ -10,7 +10,7 @@ from typing import Final
 
 from ..arguments.json_calls import CALL_OBJECT_AHEAD, JsonCall
 from ..format import Format, ToolSyntax
-from ..header import Blanks, Lit, here
+from ..header import Blanks, Lit, Maybe, here
 from .qwen import CHATML_END, CHATML_TURNS, THINK
 
 __all__ = ["HERMES"]
@@ -21,9 +21,9 @@ HERMES: Final = Format(
     reasoning=THINK,
     tools=ToolSyntax(
         arguments=JsonCall(),
-        entries=((Lit("<tool_call>"), Blanks(), CALL_OBJECT_AHEAD),),
+        entries=((Lit("<tool_call>"), Blanks(), Maybe((Lit("["), Blanks())), CALL_OBJECT_AHEAD),),
         inner=((CALL_OBJECT_AHEAD,), here(",", Blanks(), CALL_OBJECT_AHEAD)),
-        closers=((Lit("</tool_call>"),),),
+        closers=((Lit("</tool_call>"),), (*here("]"), Blanks(), Lit("</tool_call>"))),
         # A brace too many is the commonest slip of small models; it is no text for the user.
         leftovers=("}",),
         empty=(("<tool_call>", "</tool_call>"),),

@@ -11,7 +11,7 @@ from typing import Final
 
 from ..arguments.json_calls import CALL_OBJECT_AHEAD, JsonCall, KeyedCall, keyed_ahead
 from ..format import Format, ReasoningSyntax, ToolSyntax
-from ..header import Blanks, Item, Lit, Pattern, here
+from ..header import Blanks, Item, Lit, Maybe, Pattern, here
 from .qwen import CHATML_END, CHATML_TURNS, THINK
 
 __all__ = [
@@ -40,12 +40,14 @@ def array_of_calls(*openers: str, closer: str = "", ahead: Item = CALL_OBJECT_AH
         ahead: what an element begins with.
     """
     ends: tuple[Pattern, ...] = ((Lit("]"),),)
+    bracket: Pattern = (Lit("["),)
     if closer:
+        bracket = (Maybe((Lit("["),)),)  # one call without its list: the closer ends it all the same
         # The array's own bracket first: a string in it may contain the closer's spelling.
         ends = ((Lit(closer),), (*here("]"), Blanks(), Lit(closer)))
     return ToolSyntax(
         arguments=JsonCall(),
-        entries=tuple((Lit(opener), Blanks(), Lit("["), Blanks(), ahead) for opener in openers),
+        entries=tuple((Lit(opener), Blanks(), *bracket, Blanks(), ahead) for opener in openers),
         inner=((*here(","), Blanks(), ahead), (ahead,)),
         closers=ends,
         leftovers=("}", "]") if closer else ("}",),

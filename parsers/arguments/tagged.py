@@ -54,6 +54,7 @@ class Tagged:
         string_words: what it says for a string; anything else means JSON.
         json_body: the body may be one JSON object in place of parameters.
         skipped: what may stand between parameters without meaning anything (frames, text in brackets).
+        escaped: in a key `&quot;` and `&amp;` stand for the quote and the ampersand.
     """
 
     parameter: Pattern
@@ -67,6 +68,7 @@ class Tagged:
     string_words: tuple[str, ...] = ("true", "string")
     json_body: bool = False
     skipped: tuple[Pattern, ...] = ()
+    escaped: bool = False
 
     def decoder(self, context: CallContext) -> TaggedDecoder:
         return TaggedDecoder(_compiled(self), context)
@@ -284,6 +286,8 @@ class TaggedDecoder:
 
     def _open(self, captures: dict[str, str], out: list[str], pos: int) -> None:
         key = captures["key"]
+        if self._data.syntax.escaped:
+            key = key.replace("&quot;", '"').replace("&amp;", "&")
         if key in self._seen:
             self._context.note("repeated_parameter", pos)
         out.append(f"{', ' if self._seen else '{'}{encode_basestring(key)}: ")

@@ -117,6 +117,7 @@ KIMI_K3: Final = Format(
             wrapper_closers=(_tag("close", "tools"),),
             call_openers=("<|open|>call",),
             swallowed=(_tag("close", "message"),),
+            escaped=True,
             typed_by="type",
         ),
         wrappers=(_tag("open", "tools"),),

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..arguments.json_calls import CALL_OBJECT_AHEAD, JsonCall
 from ..arguments.nested import NestedElements
 from ..arguments.tagged import Tagged
-from ..format import Format, ReasoningSyntax, ToolSyntax
+from ..format import Format, Opener, ReasoningSyntax, ToolSyntax
 from ..header import Blanks, Either, Lit, Maybe, Name, Pattern, Until
 
 __all__ = ["ATEM", "DOTS", "MINICPM5", "MINIMAX_M2", "MINIMAX_M2_APPEND_THINK", "MINIMAX_M3", "STEP3", "invokes"]
@@ -120,7 +121,10 @@ DOTS: Final = Format(
     source="dots as vLLM 0.33 and SGLang 0.5.23 read it",
     tools=ToolSyntax(
         arguments=_DOTS_SYNTAX,
-        entries=((Lit(_DOTS_WRAPPER[0]), Blanks(), *_DOTS_INVOKE),),
+        entries=(
+            (Lit(_DOTS_WRAPPER[0]), Blanks(), *_DOTS_INVOKE),
+            Opener((Lit(_DOTS_WRAPPER[0]), Blanks(), CALL_OBJECT_AHEAD), JsonCall()),
+        ),
         inner=(_DOTS_INVOKE,),
         bare=(_DOTS_INVOKE,),
         closers=((Lit(_DOTS_WRAPPER[1]),), (Lit("</invoke>"),)),

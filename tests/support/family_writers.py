@@ -110,6 +110,7 @@ class Writer:
         content: what stands around content (formats with frames).
         single: it writes one call at most.
         text_before_only: after a call only another message may follow, never bare text.
+        prepended: what content begins with, where there is any.
         more: further cases of its own: suffix, output, and what `case` takes.
     """
 
@@ -127,6 +128,7 @@ class Writer:
     content: tuple[str, str] = ("", "")
     single: bool = False
     text_before_only: bool = False
+    prepended: str = ""
     more: tuple[tuple[str, str, dict[str, Any]], ...] = ()
 
     def calls(self, *calls: tuple[str, Arguments]) -> str:
@@ -640,6 +642,16 @@ WRITERS = (
         text_before_only=True,
         more=tuple(muse_messages()),
     ),
+    Writer(
+        "minimax_m2_append_think",
+        invokes(),
+        "<minimax:tool_call>\n",
+        "</minimax:tool_call>",
+        opener_mention="<minimax:tool_call>",
+        value_mention="</minimax:tool_call>",
+        prepended="<think>",
+        more=(("thinks", "plan it</think>Hi.", {"content": "plan it</think>Hi."}),),
+    ),
     Writer("functionary_v32", more=tuple(functionary_parts())),
     Writer("kimi_v1", think=("◁think▷", "◁/think▷"), opened="◁think▷", closed="◁think▷◁/think▷"),
     Writer("holo2", think=THINK),
@@ -700,7 +712,7 @@ def cases(writer: Writer) -> Iterator[dict[str, Any]]:
             "finish": finish,
             "expect": {
                 "reasoning": reasoning,
-                "content": content,
+                "content": writer.prepended + content if content else None,
                 "tool_calls": [{"name": name, "arguments": arguments} for name, arguments in calls],
                 "finish_reason": "tool_calls" if calls and finish == "stop" else finish,
             },

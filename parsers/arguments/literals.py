@@ -93,7 +93,7 @@ class LiteralsDecoder:
 
     __slots__ = (
         "_at", "_context", "_data", "_held", "_key_open", "_kind", "_pieces", "_quote", "_seen", "_stack",
-        "_started", "_streams", "end", "id", "name",
+        "_started", "_stop", "_streams", "end", "id", "name",
     )  # fmt: skip
 
     def __init__(self, data: Literals, context: CallContext) -> None:
@@ -108,6 +108,7 @@ class LiteralsDecoder:
         self._seen: set[str] = set()
         self._kind: ParameterType = ANY_STRING  # of the running argument
         self._quote: Quote | None = None
+        self._stop: Callable[..., re.Match[str] | None] = _stop(data.quotes[0])  # where its plain run ends
         self._key_open = False  # the running string is a key
         self._streams = False  # the running string goes out as it comes; else it is held in `_pieces`
         self._pieces: list[str] = []
@@ -117,8 +118,7 @@ class LiteralsDecoder:
         return self._quick if self._at == _STRING and self._streams else None
 
     def _quick(self, text: str) -> str | None:
-        assert self._quote is not None
-        return None if _stop(self._quote)(text) else encode_basestring(text)[1:-1]
+        return None if self._stop(text) else encode_basestring(text)[1:-1]
 
     def feed(self, text: str, pos: int, out: list[str], final: bool, stopped: bool) -> int:
         while self.end is None:
@@ -247,6 +247,7 @@ class LiteralsDecoder:
         if self._key_open:
             self._streams = False
         self._quote = quote
+        self._stop = _stop(quote)
         self._pieces.clear()
         self._held = 0
         self._at = _STRING
@@ -255,7 +256,7 @@ class LiteralsDecoder:
     def _read_string(self, text: str, pos: int, out: list[str], final: bool) -> int:
         quote = self._quote
         assert quote is not None
-        match = _stop(quote)(text, pos)
+        match = self._stop(text, pos)
         at = match.start() if match else len(text)
         if at > pos:
             self._add(text[pos:at], out)

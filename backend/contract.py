@@ -13,8 +13,6 @@ from typing import Final, Literal
 __all__ = [
     "CHAT",
     "CHAT_DIRECT",
-    "CHAT_TEXT_INPUTS",
-    "CHAT_TEXT_OUTPUTS",
     "LLM",
     "MESSAGE_OUTPUTS",
     "MODELS",
@@ -130,12 +128,5 @@ POSTPROCESS: Final = ModelContract(
 
 CHAT: Final = ModelContract("chat", (REQUEST,), MESSAGE_OUTPUTS)
 CHAT_DIRECT: Final = ModelContract("chat_direct", (REQUEST,), MESSAGE_OUTPUTS)
-
-CHAT_TEXT_INPUTS: Final = (
-    TensorSpec("text_input", "STRING", (1,), meaning="one user message"),
-    TensorSpec("max_tokens", "INT32", (1,), optional=True, meaning="most tokens to generate"),
-    TensorSpec("stream", "BOOL", (1,), optional=True, meaning="false: one response with the whole text"),
-)
-CHAT_TEXT_OUTPUTS: Final = (TensorSpec("text_output", "STRING", (1, -1), meaning="text to append to the content"),)
 
 MODELS: Final = (CHAT, CHAT_DIRECT, PREPROCESS, LLM, POSTPROCESS)

@@ -9,14 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from tristream.parsers import ChatOptions, ChatStream, Delta, Message, MessageDelta, format_names
+from tristream.parsers import ChatOptions, ChatStream, Delta, Message, MessageDelta
 
 __all__ = [
     "VECTORS",
     "call",
     "case_options",
     "family_cases",
-    "is_loadable",
     "notices",
     "pieces",
     "run",
@@ -29,12 +28,12 @@ VECTORS: Final = Path(__file__).parents[1] / "vectors"
 
 @cache
 def vectors() -> tuple[dict[str, Any], ...]:
-    """All cases of `tests/vectors` whose format is there."""
+    """All cases of `tests/vectors`."""
     cases: list[dict[str, Any]] = []
     for path in sorted(VECTORS.rglob("*.jsonl")):
         with path.open(encoding="utf-8") as lines:
             cases += map(json.loads, lines)
-    return tuple(case for case in cases if is_loadable(case["format"]))
+    return tuple(cases)
 
 
 @cache
@@ -45,11 +44,6 @@ def family_cases() -> dict[str, list[dict[str, Any]]]:
         if case["id"].startswith("family-"):
             found.setdefault(case["format"], []).append(case)
     return found
-
-
-def is_loadable(name: str) -> bool:
-    """Is the format, or are both formats of a composition, in the registry?"""
-    return all(part in format_names() for part in name.split("+"))
 
 
 def case_options(case: Mapping[str, Any], **members: Any) -> ChatOptions:

@@ -6,12 +6,13 @@ chat template (`tristream.parsers.self_check`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tristream.parsers import FormatDefinitionError, RequestError, load_format
 from tristream.parsers.detect import detect
 from tristream.parsers.detect_markers import missing_tokens
+from tristream.parsers.formats import spelled
 from tristream.parsers.formats.loading import CHECKPOINT, load_checkpoint, load_file
 from tristream.parsers.self_check import self_check
 
@@ -53,20 +54,24 @@ def choose_format(settings: StreamSettings, template: ChatTemplate) -> Choice:
         SettingsError: there is no such format, none was found, or the tokenizer lacks its tokens.
     """
     if settings.format != AUTO:
-        check_default(settings, template.added_ids)
-        return Choice(settings.format)
+        check_default(settings, template.added_spellings)
+        return Choice(spelled(settings.format, template.added_spellings))
     _load_own(settings)
-    found = detect(template.render_as_is, special_spellings=template.special_spellings)
+    found = detect(
+        template.render_as_is,
+        special_spellings=template.special_spellings,
+        added_spellings=template.added_spellings,
+    )
     if found.format is None and _load_checkpoint(settings):
         return Choice(CHECKPOINT, (Remark(f"format auto: {found}; so the checkpoint's response_template is read"),))
     if found.format is None:
         raise SettingsError("format", f"'auto', and the model's format is {found}", "the format's name")
-    _check_tokens(settings, found.format, template.added_ids)
+    _check_tokens(settings, found.format, template.added_spellings)
     evidence = "; ".join(found.evidence)
     return Choice(found.format, (Remark(f"format auto: {found}{f' ({evidence})' if evidence else ''}"),))
 
 
-def check_default(settings: StreamSettings, added: Collection[str], *, needed: bool = True) -> None:
+def check_default(settings: StreamSettings, added: frozenset[str], *, needed: bool = True) -> None:
     """Is the setting `format` a format that this tokenizer can write?
 
     Args:
@@ -142,11 +147,11 @@ def _load_checkpoint(settings: StreamSettings) -> bool:
         raise SettingsError("format", f"{CHECKPOINT!r}; {error}", "a format's name") from None
 
 
-def _check_tokens(settings: StreamSettings, name: str, added: Collection[str]) -> None:
+def _check_tokens(settings: StreamSettings, name: str, added: frozenset[str]) -> None:
     """Are the format's markers tokens of this tokenizer, where they count as tokens only?"""
     if settings.match == "text":
         return
-    missing = missing_tokens(load_format(name), added)
+    missing = missing_tokens(load_format(spelled(name, added)), added)
     if missing:
         found = f"{name!r}, whose markers {', '.join(missing)} are no tokens of the tokenizer"
         raise SettingsError("format", found, "the format of this model, or match: text where it spells its markers out")

@@ -15,6 +15,7 @@ from tristream.parsers.constraint import CALL_SHAPES, AutoChoice, ReasoningShape
 from tristream.parsers.constraint_markers import bind_markers
 from tristream.parsers.errors import RequestError
 from tristream.parsers.format import Format
+from tristream.parsers.formats import spelled
 from tristream.parsers.opening import opening
 from tristream.parsers.request import ChatOptions
 from tristream.parsers.states import State
@@ -121,7 +122,7 @@ class PromptBuilder:
         if body.n is not None and body.n > settings.max_choices:
             raise RequestError("n", str(body.n), f"1 to {settings.max_choices} (max_choices)")
         schema = self._check_schemas(options, body)
-        name = body.format or self.format
+        name = spelled(body.format, self.template.added_spellings) if body.format else self.format
         spec = load_format(name)
         prompt = self._render(body, raw, options)
         input_ids = self.template.encode(prompt)

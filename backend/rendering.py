@@ -84,6 +84,7 @@ class ChatTemplate:
         """Most tokens of prompt and answer together; None where nobody says."""
         self.added_ids = {token.content: number for number, token in self._tokenizer.added_tokens_decoder.items()}
         """Added tokens of the tokenizer: spelling -> id."""
+        self.added_spellings = frozenset(self.added_ids)
         self.special_spellings = frozenset(
             token.content for token in self._tokenizer.added_tokens_decoder.values() if token.special
         )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from tristream.parsers import ChatOptions, ChatStream, Delta, MessageDelta, Notice, Usage, load_format
+from tristream.parsers.formats import spelled
 from tristream.parsers.message import FinishReason
 
 from .detokenizer import Detokenizer, Vocabulary
@@ -105,7 +106,7 @@ class Stream:
         Raises:
             RequestError: unknown format, or options that cannot be served.
         """
-        spec = load_format(opening.format or settings.format)
+        spec = load_format(spelled(opening.format or settings.format, vocabulary.added_spellings))
         request = opening.request
         if request.get("tools"):
             request = {**request, "tools": _shared_tools(compact_json(request["tools"]))}

@@ -30,7 +30,8 @@ _HEAD: Final = """\
 
 A format is named in the request (`format`) or in the model's settings. A bare NAME is the family: its tools with the
 reasoning it marks. `REASONING+TOOLS` composes any two: `qwen3+hermes`. `identity+NAME` takes the tools alone,
-`NAME+identity` the reasoning alone.
+`NAME+identity` the reasoning alone. Where a tokenizer decides what a family's markers end with (Hunyuan: `<think:61>`),
+the server reads that from the tokenizer; elsewhere `hy_v4{{:61}}` says it.
 
 ## Coming from another engine"""
 

@@ -17,7 +17,7 @@ from .detect_reading import FIRST, Reading, prompt_state, shown
 from .detect_turns import CALLS, QUESTION, Render, TemplateProbe
 from .errors import FormatDefinitionError
 from .format import Format, compose
-from .formats import format_names, load_format
+from .formats import format_names, load_format, spelled
 
 __all__ = ["Detection", "detect", "prompt_open"]
 
@@ -80,7 +80,10 @@ _WORDS: Final = {
 
 
 def detect(
-    render: Render, formats: Iterable[Format] | None = None, special_spellings: Collection[str] = ()
+    render: Render,
+    formats: Iterable[Format] | None = None,
+    special_spellings: Collection[str] = (),
+    added_spellings: frozenset[str] = frozenset(),
 ) -> Detection:
     """Name the format that a chat template writes.
 
@@ -88,11 +91,12 @@ def detect(
         render: the template.
         formats: the candidates; None takes all of the registry.
         special_spellings: spellings of the tokens that the tokenizer flags special.
+        added_spellings: spellings of all its added tokens: some formats' markers end as they say.
     """
     probe = TemplateProbe(render)
     if probe.plain is None:
         return Detection(None, (), "the template does not render a question and its answer")
-    candidates = tuple(formats) if formats is not None else _registered(format_names())
+    candidates = tuple(formats) if formats is not None else _registered(format_names(), added_spellings)
     reading = Reading(probe, frozenset(special_spellings))
     if not reading.has_calls and probe.declares_tools:
         return _from_instructions(reading, candidates)
@@ -156,10 +160,10 @@ def prompt_open(render: Render, format: Format | str, **switches: Any) -> bool |
 
 
 @lru_cache(maxsize=4)
-def _registered(names: tuple[str, ...]) -> tuple[Format, ...]:
+def _registered(names: tuple[str, ...], added: frozenset[str]) -> tuple[Format, ...]:
     """Of several names for the same data the one of the most models, or the longest."""
     found: dict[Any, Format] = {}
-    for format in map(load_format, names):
+    for format in (load_format(spelled(name, added)) for name in names):
         data = format.reasoning, format.tools, format.messages, format.swallowed, format.turns, format.prepend
         if data not in found or _weight(format) > _weight(found[data]):
             found[data] = format

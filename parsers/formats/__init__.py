@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .registry import forced_form, format_names, load_format
+from .registry import forced_form, format_names, load_format, spelled
 
-__all__ = ["forced_form", "format_names", "load_format"]
+__all__ = ["forced_form", "format_names", "load_format", "spelled"]

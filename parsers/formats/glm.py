@@ -153,11 +153,25 @@ IQUEST_Q1: Final = Format(
     models=("IQuest Q1",),
 )
 
+
+def _hunyuan(separator: str = "") -> ToolSyntax:
+    """Calls of Hunyuan, whose markers end with a suffix that the tokenizer decides."""
+    return key_values(
+        ("<tool_call{S}>", "</tool_call{S}>"),
+        wrapper=("<tool_calls{S}>", "</tool_calls{S}>"),
+        key=("<arg_key{S}>", "</arg_key{S}>"),
+        value=("<arg_value{S}>", "</arg_value{S}>"),
+        separator=separator,
+    )
+
+
+_HUNYUAN_THINKS: Final = ReasoningSyntax(starts=("<think{S}>",), ends=("</think{S}>",), switches=("reasoning_effort",))
+
 HY_V3: Final = Format(
     name="hy_v3",
     source="Hunyuan v3 as vLLM 0.33 reads it",
-    reasoning=ReasoningSyntax(starts=("<think>",), ends=("</think>",), switches=("reasoning_effort",)),
-    tools=key_values(wrapper=("<tool_calls>", "</tool_calls>"), separator="<tool_sep>"),
+    reasoning=_HUNYUAN_THINKS,
+    tools=_hunyuan("<tool_sep{S}>"),
     swallowed=("<|eos|>",),
     turns=("<|startoftext|>",),
     models=("Hunyuan 3",),
@@ -166,10 +180,8 @@ HY_V3: Final = Format(
 HY_V4: Final = Format(
     name="hy_v4",
     source="Hunyuan v4 as vLLM 0.33 reads it",
-    reasoning=ReasoningSyntax(
-        starts=("<think>",), ends=("</think>",), opens_by_default=True, switches=("reasoning_effort",)
-    ),
-    tools=key_values(wrapper=("<tool_calls>", "</tool_calls>")),
+    reasoning=replace(_HUNYUAN_THINKS, opens_by_default=True),
+    tools=_hunyuan(),
     swallowed=("<|eos|>",),
     turns=("<|startoftext|>",),
     models=("Hunyuan 4",),

@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 from ..errors import FormatDefinitionError, RequestError
 from ..format import Format, compose
 from ..request import ToolChoice
+from ..spelling import fill, find_suffix, is_template, split_suffix
 from .forced import FORCED_NAMED, FORCED_REQUIRED
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "reasoning_aliases",
     "resolve_reasoning",
     "resolve_tools",
+    "spelled",
     "tool_aliases",
 ]
 
@@ -240,24 +242,65 @@ def _unknown(name: str) -> NoReturn:
 def load_format(name: str) -> Format:
     """The format called `name`, or `REASONING+TOOLS` composed of two.
 
-    A bare name is a canonical one, or else an alias: the tool format's, then the reasoning format's.
+    A bare name is a canonical one, or else an alias: the tool format's, then the reasoning format's. Where the
+    tokenizer decides how markers end, `NAME{SUFFIX}` says how (`spelled` finds it); `NAME` alone has no suffix.
 
     Raises:
         RequestError: there is none of that name.
     """
     reasoning, plus, tools = name.partition("+")
     if plus and "+" not in tools:
-        left, right = load_format(resolve_reasoning(reasoning)), load_format(resolve_tools(tools))
+        (left, left_suffix), (right, right_suffix) = split_suffix(reasoning), split_suffix(tools)
+        left, right = resolve_reasoning(left), resolve_tools(right)
         try:
-            return compose(left, right)
+            return compose(_load(left, left_suffix), _load(right, right_suffix))
         except FormatDefinitionError as error:
             raise RequestError("format", repr(name), f"two formats that agree on their markers ({error})") from None
-    only_reasoning = name in _REASONING_ALIASES and name not in _MODULE_OF and name not in _TOOL_ALIASES
-    canonical = name if name in _MODULE_OF else resolve_reasoning(name) if only_reasoning else resolve_tools(name)
+    bare, suffix = split_suffix(name)
+    only_reasoning = bare in _REASONING_ALIASES and bare not in _MODULE_OF and bare not in _TOOL_ALIASES
+    canonical = bare if bare in _MODULE_OF else resolve_reasoning(bare) if only_reasoning else resolve_tools(bare)
+    return _load(canonical, suffix)
+
+
+@lru_cache(maxsize=1024)
+def spelled(name: str, added: frozenset[str]) -> str:
+    """The name with the suffix that this tokenizer's markers end with, where its format leaves that open.
+
+    Args:
+        name: a format's name, or of two composed; a suffix that it has already stays.
+        added: spellings of the tokenizer's added tokens.
+
+    Raises:
+        RequestError: there is none of that name.
+    """
+    load_format(name)
+    reasoning, plus, tools = name.partition("+")
+    if plus:
+        left, right = _literal(resolve_reasoning(split_suffix(reasoning)[0])), tools
+        return f"{_spelled(reasoning, left, added)}+{spelled(right, added)}"
+    return _spelled(name, _literal(load_format(split_suffix(name)[0]).name), added)
+
+
+def _spelled(name: str, literal: Format, added: frozenset[str]) -> str:
+    if not is_template(literal) or split_suffix(name)[1]:
+        return name
+    suffix = find_suffix(literal, added)
+    return f"{name}{{{suffix}}}" if suffix else name
+
+
+def _load(canonical: str, suffix: str) -> Format:
+    literal = _literal(canonical)
+    if suffix and not is_template(literal):
+        raise RequestError("format", repr(f"{canonical}{{{suffix}}}"), f"{canonical}: its markers have no suffix")
+    return fill(literal, suffix)
+
+
+def _literal(canonical: str) -> Format:
+    """The format as its module has it: with `{S}` where the tokenizer decides the spelling."""
     if canonical not in _MODULE_OF:
         return _OUTSIDE[canonical]
-    loaded: Format = getattr(import_module(f".{_MODULE_OF[canonical]}", __package__), canonical.upper())
-    return loaded
+    found: Format = getattr(import_module(f".{_MODULE_OF[canonical]}", __package__), canonical.upper())
+    return found
 
 
 @lru_cache(maxsize=1024)

@@ -107,9 +107,9 @@ def test_tokens_in_postprocess(deepseek_tokenizer: Path, match: Any) -> None:
 
 
 def test_auto_in_postprocess() -> None:
-    check_default(PostprocessSettings(format="auto"), (), needed=False)
+    check_default(PostprocessSettings(format="auto"), frozenset(), needed=False)
     with pytest.raises(SettingsError, match="'auto' with implicit_open"):
-        check_default(PostprocessSettings(format="auto", implicit_open=True), ())
+        check_default(PostprocessSettings(format="auto", implicit_open=True), frozenset())
 
 
 def checkpoint(folder: Path, tokenizer: Path, template: Any) -> Path:
@@ -141,9 +141,9 @@ def test_a_checkpoint_that_describes_its_format(qwen3_tokenizer: Path, tmp_path:
     assert builder.format == "hf"
     assert "so the checkpoint's response_template is read" in builder.remarks[0].text
     load_format.cache_clear()
-    check_default(PostprocessSettings(format="hf", tokenizer=folder / "tokenizer.json"), ())
+    check_default(PostprocessSettings(format="hf", tokenizer=folder / "tokenizer.json"), frozenset())
     assert load_format("hf").turns == ("«assistant» ",)
-    check_default(PostprocessSettings(format="qwen3+hf", tokenizer=folder), (), needed=True)
+    check_default(PostprocessSettings(format="qwen3+hf", tokenizer=folder), frozenset(), needed=True)
 
 
 def test_a_checkpoint_that_describes_it_badly(qwen3_tokenizer: Path, tmp_path: Path) -> None:

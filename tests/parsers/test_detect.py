@@ -151,11 +151,12 @@ def from_wire_form(writer: Writer) -> Render:
 def test_every_wire_form(writer: Writer) -> None:
     """Each format reads its own template, and so does the format that detection names (kin write alike)."""
     render = from_wire_form(writer)
+    added = marker_literals(load_format(writer.format))
     result = self_check(render, writer.format)
     assert not result.problems
     assert ("calls" in result.checked) is (writer.call is not None)
     assert ("reasoning" in result.checked) is (writer.think is not None)
-    found = detect(render)
+    found = detect(render, added_spellings=added)
     assert found.format is not None, found
     assert not self_check(render, found.format).problems
 

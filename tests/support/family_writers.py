@@ -10,6 +10,7 @@ whitespace, never from a parser's result.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -186,6 +187,26 @@ GLM_TIGHT = pairs(("<arg_key>", "</arg_key>"), ("<arg_value>", "</arg_value>"))
 IFM = pairs(("<ifm|arg_key>", "</ifm|arg_key>"), ("<ifm|arg_value>", "</ifm|arg_value>"))
 PARAM = pairs(("<param_key>", "</param_key>"), ("<param_value>", "</param_value>"))
 HERMES = around("<tool_call>\n", "\n</tool_call>")
+
+
+def hunyuan(format: str, separator: str = "", between: str = "", suffix: str = "") -> Writer:
+    """Its tokenizer decides what all its markers end with."""
+
+    def tag(name: str) -> tuple[str, str]:
+        return f"<{name}{suffix}>", f"</{name}{suffix}>"
+
+    (call, call_end), (calls, calls_end) = tag("tool_call"), tag("tool_calls")
+    return Writer(
+        f"{format}{{{suffix}}}" if suffix else format,
+        named(call, separator, pairs(tag("arg_key"), tag("arg_value"), between), call_end + between),
+        calls + between,
+        calls_end,
+        think=tag("think"),
+        opened=tag("think")[0],
+        closed="".join(tag("think")),
+        opener_mention=calls,
+        value_mention=call_end,
+    )
 
 
 def fenced(name: str, arguments: Arguments, _index: int) -> str:
@@ -462,24 +483,9 @@ WRITERS = (
     Writer("poolside_v1", named("<tool_call>", "\n", GLM, "</tool_call>"), **QWEN_KIN),
     Writer("spark25", named("<tool_call>", "\n", GLM, "</tool_call>"), **HERMES_KIN),
     Writer("iquest_q1", named("<iquest_tool_call>", "", GLM_TIGHT, "</iquest_tool_call>"), think=THINK),
-    Writer(
-        "hy_v3",
-        named("<tool_call>", "<tool_sep>\n", GLM, "</tool_call>\n"),
-        "<tool_calls>\n",
-        "</tool_calls>",
-        think=THINK,
-        opener_mention="<tool_calls>",
-        value_mention="</tool_call>",
-    ),
-    Writer(
-        "hy_v4",
-        named("<tool_call>", "", GLM_TIGHT, "</tool_call>"),
-        "<tool_calls>",
-        "</tool_calls>",
-        think=THINK,
-        opener_mention="<tool_calls>",
-        value_mention="</tool_call>",
-    ),
+    hunyuan("hy_v3", "<tool_sep>\n", "\n"),
+    hunyuan("hy_v4"),
+    hunyuan("hy_v4", suffix=":6124c78e"),
     Writer(
         "k2_horizon",
         named("<ifm|tool_call>", "", IFM, "</ifm|tool_call>"),
@@ -769,7 +775,8 @@ def main() -> None:
         old.unlink()
     for writer in WRITERS:
         lines = [json.dumps(case, ensure_ascii=False) for case in cases(writer)]
-        (VECTORS / f"{writer.format}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        name = re.sub(r"[^\w+]+", "_", writer.format).strip("_")
+        (VECTORS / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ format: $(STAMPS)/tristream ## Format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 
 bench: setup ## Measure the parser: the table of time per delta
-	@$(BIN)/python tests/bench/parser.py $(ARGS)
+	@PYTHONPATH=tests $(BIN)/python tests/bench/parser.py $(ARGS)
 
 bench-server: setup ## Measure the models on a server against an echoing one
 	@PYTHONPATH=tests $(BIN)/python tests/bench/server.py $(ARGS)

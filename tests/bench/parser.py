@@ -2,7 +2,7 @@
 
 One delta is four characters with one token id, made beforehand; tools are declared, usage is counted, the garbage
 collector runs as it does in a server. Times are medians of several runs, in CPU time of this process: machines are
-noisy, so ratios count. Results go to build/bench/parser.json.
+noisy, so ratios count. Results go to build/bench/parser.json, with the best of the runs beside the medians.
 """
 
 from __future__ import annotations
@@ -13,14 +13,11 @@ import itertools
 import json
 import os
 import platform
-import random
 import statistics as stats
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,191 +25,27 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from tristream.parsers import ChatOptions, ChatStream, Delta, format_names
+from bench.texts import ROWS, SIZES, Row
+from tristream.parsers import ChatStream, Delta
 
 RESULTS: Final = Path(__file__).parents[2] / "build" / "bench" / "parser.json"
-DELTA_CHARS: Final = 4
-SIZES: Final = (1_000, 16_000, 64_000)
-"""Tokens of one measured text."""
-PARAMETERS: Final = (100, 800)
-CALLS: Final = (10, 320)
 MAX_GROWTH: Final = 1.15
 MAX_BYTES: Final = 3 * 1024
 STREAMS: Final = 300
 
-WORDS: Final = (
-    "the quick brown fox jumps over a lazy dog while streams of tokens keep flowing,\nand nobody minds.".split(" ")
-)
-CODE: Final = (
-    'if (a < b) { return "x<y"; }\n',
-    "x = [1, 2, 3]\n",
-    '<div class="a">text</div>\n',
-    '    print(f"{x}")\n',
-    "for (i = 0; i < n; i++) y[i] <<= 2;\n",
-)
-
-OPTIONS: Final = ChatOptions.from_openai(
-    {
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": "write_file",
-                    "parameters": {
-                        "type": "object",
-                        "properties": {
-                            "path": {"type": "string"},
-                            "content": {"type": "string"},
-                            "data": {"type": "array"},
-                            **{f"p{number}": {"type": "string"} for number in range(max(PARAMETERS))},
-                        },
-                    },
-                },
-            }
-        ]
-    }
-)
-
-
-def prose(tokens: int) -> str:
-    """Words of English, about one per delta."""
-    chance = random.Random(1)
-    text = " ".join(chance.choice(WORDS) for _ in range(tokens * DELTA_CHARS // 4 + 8))
-    return text[: tokens * DELTA_CHARS]
-
-
-def code(tokens: int) -> str:
-    """Lines of programs: quotes, brackets, and a `<` in most of them."""
-    chance = random.Random(2)
-    lines: list[str] = []
-    size = 0
-    while size < tokens * DELTA_CHARS:
-        lines.append(chance.choice(CODE))
-        size += len(lines[-1])
-    return "".join(lines)[: tokens * DELTA_CHARS]
-
-
-def as_json(text: Callable[[int], str]) -> Callable[[int], str]:
-    """The same text as a JSON string has it, without its quotes."""
-
-    def escaped(tokens: int) -> str:
-        whole = json.dumps(text(tokens), ensure_ascii=False)[1:-1][: tokens * DELTA_CHARS]
-        return whole.rstrip("\\")
-
-    return escaped
-
-
-def dense(tokens: int) -> str:
-    """Numbers, words and nesting, without a string worth the name."""
-    chance = random.Random(3)
-    rows: list[Any] = [[chance.randrange(1000), chance.random(), {"a": [True, None]}] for _ in range(tokens // 8)]
-    return json.dumps(rows)[: tokens * DELTA_CHARS]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One measured text.
-
-    Args:
-        what: in words.
-        format: the format that reads it.
-        before: output that leads up to it; not measured.
-        text: the text itself, of so many tokens (or parameters, or calls).
-        sizes: how many.
-        target: most µs per delta; None where PERFORMANCE.md names none.
-        prompt_tail: end of the prompt.
-    """
-
-    what: str
-    format: str
-    before: str
-    text: Callable[[int], str]
-    sizes: tuple[int, ...] = SIZES
-    target: float | None = None
-    prompt_tail: str | None = None
-
-
-JSON_CALL: Final = '<tool_call>\n{"name": "write_file", "arguments": {'
-TAGGED_CALL: Final = "<tool_call>\n<function=write_file>\n"
-R1_CALL: Final = "</think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>write_file\n```json\n{"
-
-ROWS: Final = (
-    Row("content", "qwen3+hermes", "Hello there. ", prose, target=0.5),
-    Row("reasoning", "qwen3", "<think>Hello there. ", prose, target=0.5),
-    Row("content, `<`-heavy", "qwen3", "Hello there. ", code),
-    Row("JSON string argument", "hermes", JSON_CALL + '"content": "', as_json(prose), target=0.5),
-    Row("JSON string argument, code", "hermes", JSON_CALL + '"content": "', as_json(code), target=1.0),
-    Row(
-        "JSON string argument, name in the header", "deepseek_r1", R1_CALL + '"content": "', as_json(prose), target=0.5
-    ),
-    Row("dense JSON, checked", "hermes", JSON_CALL + '"data": ', dense, target=1.2),
-    Row("tagged string argument", "qwen3", TAGGED_CALL + "<parameter=content>\nfoo bar ", prose, target=0.8),
-    Row("tagged string argument, `<`-heavy", "qwen3", TAGGED_CALL + "<parameter=content>\nfoo bar ", code, target=1.5),
-)
-
-OTHER_SYNTAXES: Final = (
-    Row("Python call's string", "pythonic", '[write_file(content="foo bar ', as_json(prose), target=0.8),
-    Row(
-        "nested element's string",
-        "minimax_m3",
-        ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="write_file">]<]minimax[>[<content>foo bar ',
-        prose,
-        target=0.8,
-    ),
-)
-"""Argument syntaxes of families that a checkout may not have yet."""
-
-
-def parameters(count: int) -> str:
-    """So many parameters of one call."""
-    return "".join(f"<parameter=p{number}>\nvalue {number} here\n</parameter>\n" for number in range(count))
-
-
-def json_calls(count: int) -> str:
-    """So many calls, as Hermes writes them."""
-    call = '<tool_call>\n{{"name": "write_file", "arguments": {{"path": "a{}", "content": "x y z"}}}}\n</tool_call>\n'
-    return "".join(call.format(number) for number in range(count))
-
-
-def tagged_calls(count: int) -> str:
-    """So many calls, as Qwen3-Coder writes them."""
-    call = "<tool_call>\n<function=write_file>\n<parameter=path>\na{}\n</parameter>\n</function>\n</tool_call>\n"
-    return "".join(call.format(number) for number in range(count))
-
-
-MANY: Final = (
-    Row("parameters of one call", "qwen3", TAGGED_CALL, parameters, PARAMETERS, 4.0),
-    Row("parallel calls, JSON", "hermes", "", json_calls, CALLS, 4.0),
-    Row("parallel calls, tagged", "qwen3", "", tagged_calls, CALLS, 4.0),
-)
-
-
-def deltas_of(text: str) -> list[Delta]:
-    """One token per four characters."""
-    pieces = (text[at : at + DELTA_CHARS] for at in range(0, len(text), DELTA_CHARS))
-    return [Delta(piece, (number,)) for number, piece in enumerate(pieces)]
-
-
-def started(row: Row) -> ChatStream:
-    """A stream that has come to the measured text."""
-    stream = ChatStream(row.format, OPTIONS, row.prompt_tail)
-    for delta in deltas_of(row.before):
-        stream.feed(delta)
-    return stream
-
 
 def once(row: Row, deltas: Sequence[Delta]) -> float:
     """µs per delta of one run."""
-    feed = started(row).feed
+    feed = row.started().feed
     begin = time.process_time_ns()
     for delta in deltas:
         feed(delta)
     return (time.process_time_ns() - begin) / len(deltas) / 1000
 
 
-def measure(row: Row, seconds: float) -> list[float]:
-    """Median µs per delta at each of the row's sizes; the sizes take turns, so that noise hits all alike."""
-    texts = [deltas_of(row.text(size)) for size in row.sizes]
+def measure(row: Row, seconds: float) -> list[list[float]]:
+    """µs per delta of several runs at each of the row's sizes; the sizes take turns, so that noise hits all alike."""
+    texts = [row.deltas(row.text(size)) for size in row.sizes]
     for deltas in texts:
         once(row, deltas[:2000])
     gc.collect()
@@ -220,7 +53,7 @@ def measure(row: Row, seconds: float) -> list[float]:
     begin = time.process_time()
     for turn in itertools.count():
         if turn >= 3 and time.process_time() - begin > seconds:
-            return [stats.median(times) for times in samples]
+            return samples
         for deltas, times in zip(texts, samples, strict=True):
             # A short text is run as often as makes a measurable time.
             for _ in range(max(1, 4_000 // len(deltas))):
@@ -230,10 +63,10 @@ def measure(row: Row, seconds: float) -> list[float]:
 
 def bytes_per_stream(row: Row) -> float:
     """Bytes one stream holds in the middle of the row's text."""
-    deltas = deltas_of(row.text(200))[:100]
+    deltas = row.deltas(row.text(200))[:100]
 
     def alive() -> ChatStream:
-        stream = started(row)
+        stream = row.started()
         for delta in deltas:
             stream.feed(delta)
         return stream
@@ -246,16 +79,6 @@ def bytes_per_stream(row: Row) -> float:
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return size / len(kept)
-
-
-@cache
-def _formats() -> frozenset[str]:
-    return frozenset(format_names())
-
-
-def rows() -> Iterator[Row]:
-    """All rows whose format is there."""
-    return (row for row in (*ROWS, *OTHER_SYNTAXES, *MANY) if set(row.format.split("+")) <= _formats())
 
 
 def verdict(met: bool) -> str:
@@ -274,10 +97,9 @@ def main() -> int:
     if not console.is_terminal:
         console = Console(width=120)
     results: list[dict[str, Any]] = []
-    for row in track(
-        [row for row in rows() if arguments.only in row.what], "measuring", console=console, transient=True
-    ):
-        times = measure(row, arguments.seconds)
+    for row in track([row for row in ROWS if arguments.only in row.what], "measuring", console=console, transient=True):
+        samples = measure(row, arguments.seconds)
+        times = [stats.median(runs) for runs in samples]
         growth = times[-1] / times[0]
         memory = bytes_per_stream(row) if row.sizes == SIZES else None
         met = {
@@ -291,6 +113,7 @@ def main() -> int:
                 "format": row.format,
                 "sizes": row.sizes,
                 "us_per_delta": [round(value, 4) for value in times],
+                "best_us": [round(min(runs), 4) for runs in samples],
                 "target_us": row.target,
                 "growth": round(growth, 3),
                 "bytes_per_stream": memory and round(memory),

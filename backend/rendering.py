@@ -22,6 +22,7 @@ from tristream.parsers.errors import RequestError
 
 from .errors import SettingsError
 from .json_text import shown
+from .null_content import PRELUDE, without_content
 from .request_body import ChatMessage
 
 __all__ = ["ChatTemplate", "check_variables"]
@@ -89,7 +90,8 @@ class ChatTemplate:
             token.content for token in self._tokenizer.added_tokens_decoder.values() if token.special
         )
         """Spellings of the tokens that the tokenizer flags special."""
-        self._as_objects = self._wants_objects()
+        self._null_content = False
+        self._as_objects = self._find_form_of_calls()
 
     def render(
         self,
@@ -143,11 +145,15 @@ class ChatTemplate:
         add_generation_prompt: bool,
         continue_final_message: bool,
     ) -> str:
+        source = self._source
+        if self._null_content:
+            conversation = list(without_content(conversation))
+            source = PRELUDE + self._tokenizer.get_chat_template(source, tools)
         try:
             text: str = self._tokenizer.apply_chat_template(
                 conversation,
                 tools=list(tools) if tools else None,
-                chat_template=self._source,
+                chat_template=source,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=continue_final_message,
                 tokenize=False,
@@ -218,13 +224,15 @@ class ChatTemplate:
         own = {*RENDERERS_OWN, *environment.globals, *self._tokenizer.special_tokens_map}
         return frozenset(name for name in read if name not in own and not name.startswith("_"))
 
-    def _wants_objects(self) -> bool:
+    def _find_form_of_calls(self) -> bool:
         """Render a call in the history both ways: does the template write arguments itself, or want them as text?
 
-        Qwen's `| tojson` and loops over `arguments.items()` want objects; DeepSeek's concatenates text.
+        Qwen's `| tojson` and loops over `arguments.items()` want objects; DeepSeek's concatenates text, and V3's
+        only where the content is none.
         """
         as_text = json.dumps(_PROBE)
-        for form, is_object in ((_PROBE, True), (as_text, False)):
+        forms = [(form, null) for null in (False, True) for form in (_PROBE, as_text)]
+        for form, self._null_content in forms:
             call = {"id": "call00000", "type": "function", "function": {"name": "probe", "arguments": form}}
             conversation: list[dict[str, Any]] = [
                 {"role": "user", "content": "probe"},
@@ -236,7 +244,8 @@ class ChatTemplate:
                 continue
             # str() of a dict, or JSON text quoted once more, is not what the model was trained on
             if _PROBE["probe_key"] in text and "'probe_key'" not in text and '\\"probe_key' not in text:
-                return is_object
+                return form is _PROBE
+        self._null_content = False
         return True
 
 

@@ -22,7 +22,7 @@ __all__ = [
     "TensorSpec",
 ]
 
-TritonType = Literal["STRING", "INT32", "BOOL"]
+TritonType = Literal["STRING", "INT32", "BOOL", "UINT32", "UINT64", "INT64", "FP32"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from tristream.parsers.errors import RequestError
 
+from .llm_outputs import ReaderOptions
+from .pb import PbRequest
 from .settings import StreamSettings
 
-__all__ = ["MAX_KEY_CHARS", "Opening", "stream_key"]
+__all__ = ["MAX_KEY_CHARS", "Opening", "client_key", "stream_key"]
 
 MAX_KEY_CHARS: Final = 256
 """Longest stream id: ours has 32 characters, a client's own correlation or request id rarely more than 64."""
@@ -31,6 +33,8 @@ class Opening:
         prompt_tokens: length of the prompt, or None.
         sent_at: `time.monotonic()` of the same host, in seconds, when it was sent; or None.
         size: bytes of its JSON.
+        end_ids: tokens that end an answer, for an LLM that does not say so.
+        max_tokens: so many tokens end it; or None.
     """
 
     stream_id: str
@@ -40,6 +44,8 @@ class Opening:
     prompt_tokens: int | None = None
     sent_at: float | None = None
     size: int = 0
+    end_ids: tuple[int, ...] = ()
+    max_tokens: int | None = None
 
     @classmethod
     def from_json(cls, text: str, settings: StreamSettings, *, stream_id: str = "") -> Opening:
@@ -70,11 +76,25 @@ class Opening:
             prompt_tokens=_typed(value, "prompt_tokens", int, None),
             sent_at=_typed(value, "sent_at", float, None),
             size=size,
+            end_ids=tuple(each for each in _typed(value, "end_ids", list, []) if type(each) is int),
+            max_tokens=_typed(value, "max_tokens", int, None),
         )
 
     def without_texts(self) -> Opening:
         """What a running stream still needs of it: a few numbers."""
         return replace(self, request=_NOTHING, prompt_tail=None)
+
+    def reader_options(self, choices: int, settings: StreamSettings) -> ReaderOptions:
+        """What the reader of the LLM's responses must know.
+
+        Args:
+            choices: how many answers.
+            settings: whose `end_tokens` win.
+        """
+        top = self.request.get("top_logprobs")
+        return ReaderOptions(
+            choices, settings.end_ids() or self.end_ids, self.max_tokens, top if isinstance(top, int) else 0
+        )
 
     def choices(self, settings: StreamSettings) -> int:
         """How many answers were asked for.
@@ -87,6 +107,19 @@ class Opening:
         if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= settings.max_choices:
             raise RequestError("n", repr(number)[:80], f"1 to {settings.max_choices} (max_choices)")
         return number
+
+
+def client_key(request: PbRequest) -> str:
+    """The key of a stream through an unchanged LLM: its client's correlation id, or else its request id.
+
+    Raises:
+        RequestError: it has neither; two streams without could not be told apart.
+    """
+    correlation = request.correlation_id()
+    key = str(correlation) if correlation else request.request_id()
+    if not key:
+        raise RequestError("id", "neither a request id nor a correlation id", "one that no other live request has")
+    return stream_key(key)
 
 
 def stream_key(text: str) -> str:

@@ -67,6 +67,10 @@ class PbRequest(Protocol):
         """The client's request id, or ""."""
         ...
 
+    def correlation_id(self) -> int | str:
+        """The sequence's id: a number, or text; 0 or "" where the client set none."""
+        ...
+
     def parameters(self) -> str:
         """The request parameters as a JSON object, or ""."""
         ...

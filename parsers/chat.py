@@ -114,7 +114,7 @@ class ChatStream:
         self._content.touched = start.at_marker
         prompted = (prompt_tail or format.prepend).rstrip(BLANK_CHARS).endswith(format.prepend)
         self._prepend = format.prepend if prompted else ""
-        self._ledger = TokenLedger(options.return_token_ids)
+        self._ledger = TokenLedger(options.return_token_ids and options.include_reasoning)
         self._fed = 0  # characters of the model's text
         self._slow_count = 0
         self._fast_call_count = 0
@@ -255,9 +255,11 @@ class ChatStream:
                 case ReasoningDelta():
                     self._send(self._reasoning, event.text, event.start, event.end, draft)
                 case ToolCallArgumentsDelta():
-                    self._ledger.before(event.end)  # arguments have no log probabilities
                     if self._index is not None:
+                        self._ledger.before(event.end)  # arguments have no log probabilities
                         draft.add_call(_new(ToolCallDelta, (self._index, None, None, event.text, None)))
+                    else:
+                        self._ledger.drop(event.end)
                     draft.add_ids(self._ledger.ids_before(event.end))
                 case ToolCallStart():
                     self._touch(draft)
@@ -296,7 +298,7 @@ class ChatStream:
         limit = self._options.max_held_chars
         if body == 0:
             channel.hold(text, end)
-            channel.tokens += self._ledger.between(start, end)
+            channel.tokens += self._claim(channel, start, end)
             if channel.flowing or channel.size + len(channel.blanks) > limit:
                 self._release_blanks(channel, draft)
             return
@@ -317,13 +319,21 @@ class ChatStream:
         else:
             waiting = len(kept) - lead  # kept characters that came before this text
             first = start - waiting if waiting <= 0 else waiting_end - waiting
-        channel.tokens += self._ledger.between(start, start + body)
+        channel.tokens += self._claim(channel, start, start + body)
         self._emit(channel, kept + text[lead:body], first, start + body, draft)
         channel.hold(text[body:], end)
         channel.tokens = self._ledger.before(end)
         channel.flowing = False
         if len(channel.blanks) > limit:
             self._release_blanks(channel, draft)
+
+    def _claim(self, channel: Channel, start: int, end: int) -> list[Token]:
+        """The tokens of a text; also one that began with blanks of the other channel which are not sent."""
+        tokens = self._ledger.between(start, end)
+        waiting = (self._reasoning if channel is self._content else self._content).tokens
+        if waiting and waiting[-1].end > start:
+            tokens.insert(0, waiting.pop())
+        return tokens
 
     def _release_blanks(self, channel: Channel, draft: Draft) -> None:
         """A run of blanks beyond the bound: it goes out, and so does what is left of it."""

@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import grpc
+import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import deserialize_bytes_tensor, triton_to_np_dtype
 
 from tristream.parsers.errors import TristreamError
 
+from .pb import Array
 from .prompt import Prompt
 from .refusals import LlmUnavailableError
 
-__all__ = ["LlmCall", "LlmClient", "LlmLostError", "LlmStep"]
+__all__ = ["LlmCall", "LlmClient", "LlmLostError"]
 
 CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),
@@ -40,13 +43,6 @@ class LlmLostError(TristreamError):
     """The LLM's stream broke; the text is for the log."""
 
 
-class LlmStep(NamedTuple):
-    """One response of the LLM: new token ids, and `meta` as `engines/base.py` describes it."""
-
-    token_ids: list[int]
-    meta: str
-
-
 class LlmCall:
     """One running request. Use on the client's loop only.
 
@@ -55,10 +51,10 @@ class LlmCall:
         request: what to send.
     """
 
-    __slots__ = ("_call", "_ended", "_error", "_news", "_reader", "_steps")
+    __slots__ = ("_call", "_ended", "_error", "_news", "_reader", "_responses")
 
     def __init__(self, stub: Any, request: Any) -> None:
-        self._steps: list[LlmStep] = []
+        self._responses: list[dict[str, Array]] = []
         self._news = asyncio.Event()
         self._ended = False
         self._error: Exception | None = None
@@ -67,32 +63,32 @@ class LlmCall:
 
     @property
     def ended(self) -> bool:
-        """No further step will come, and all were taken."""
-        return self._ended and not self._steps
+        """No further response will come, and all were taken."""
+        return self._ended and not self._responses
 
-    async def take(self, seconds: float) -> list[LlmStep]:
-        """All steps that wait; if there are none, wait for one.
+    async def take(self, seconds: float) -> list[dict[str, Array]]:
+        """All responses that wait; if there are none, wait for one.
 
         Args:
             seconds: how long to wait at most.
 
         Returns:
-            Steps in order; none when the time is over, or when the stream has `ended`.
+            The tensors of each, in order; none when the time is over, or when the stream has `ended`.
 
         Raises:
-            LlmLostError: the stream broke; after all steps that came before were taken.
+            LlmLostError: the stream broke; after all responses that came before were taken.
         """
-        if not self._steps and not self._ended:
+        if not self._responses and not self._ended:
             try:
                 async with asyncio.timeout(seconds):
                     await self._news.wait()
             except TimeoutError:
                 return []
         self._news.clear()
-        steps, self._steps = self._steps, []
-        if not steps and self._error is not None:
+        responses, self._responses = self._responses, []
+        if not responses and self._error is not None:
             raise self._error
-        return steps
+        return responses
 
     async def close(self) -> None:
         """Cancel what still runs; the LLM is told. Never raises."""
@@ -105,7 +101,7 @@ class LlmCall:
             async for response in self._call:
                 if response.error_message:
                     raise LlmLostError(response.error_message)
-                self._steps.append(_read_step(response.infer_response))
+                self._responses.append(_read_tensors(response.infer_response))
                 self._news.set()
         except asyncio.CancelledError:
             self._error = LlmLostError("cancelled")
@@ -195,9 +191,16 @@ def _packed(text: str) -> bytes:
     return struct.pack("<I", len(data)) + data
 
 
-def _read_step(response: Any) -> LlmStep:
-    raw = {output.name: data for output, data in zip(response.outputs, response.raw_output_contents, strict=True)}
-    ids = raw.get("token_ids", b"")
-    meta = raw.get("meta", b"")
-    token_ids = list(struct.unpack(f"<{len(ids) // 4}i", ids))
-    return LlmStep(token_ids, meta[4:].decode("utf-8", "replace"))
+def _read_tensors(response: Any) -> dict[str, Array]:
+    """Name -> values, in the tensor's shape."""
+    return {
+        output.name: _values(output.datatype, data).reshape(output.shape)
+        for output, data in zip(response.outputs, response.raw_output_contents, strict=True)
+    }
+
+
+def _values(datatype: str, data: bytes) -> Array:
+    if datatype == "BYTES":
+        texts: Array = deserialize_bytes_tensor(data)
+        return texts
+    return np.frombuffer(data, triton_to_np_dtype(datatype))

@@ -23,13 +23,14 @@ from tristream.backend.lifeline import end_with_server
 from tristream.backend.llm_client import LlmCall, LlmClient, LlmLostError
 from tristream.backend.metrics import Metrics
 from tristream.backend.opening import Opening
-from tristream.backend.pb import PbModule, PbRequest
+from tristream.backend.pb import Array, PbModule, PbRequest
 from tristream.backend.prompt import Prompt, PromptBuilder, PromptSettings
 from tristream.backend.refusals import LlmUnavailableError, refusal
 from tristream.backend.responder import Responder, log_unexpected
 from tristream.backend.settings import ModelArguments, limited, read_settings
 from tristream.backend.streams import Stream, lost_message, merge_deltas
 from tristream.backend.tensors import message_tensors
+from tristream.parsers import MessageDelta
 from tristream.parsers.errors import RequestError
 
 from .preprocess import mint_stream_id, read_request
@@ -45,6 +46,7 @@ CANCEL_CHECK_TOKENS: Final = 16
 
 LOST_META: Final = json.dumps({"finish_reason": "error", "last": True})
 """What a lost LLM would have said: the parser then closes the message as far as it came."""
+
 
 STOP_TIMEOUT_S: Final = 5.0
 TICK_S: Final = 1.0
@@ -220,14 +222,16 @@ class ChatDirectModel:
         deadline, limit = now + settings.first_token_timeout_s, "first_token_timeout_s"
         checked, tokens = now, 0
         while not stream.ended:
-            steps = await call.take(max(min(patience, deadline - now), 0.0))
+            responses = await call.take(max(min(patience, deadline - now), 0.0))
             now = clock()
-            if steps:
-                tokens += answer.pass_on(steps)
+            if responses:
+                tokens += answer.pass_on(responses)
                 deadline, limit = now + settings.token_timeout_s, "token_timeout_s"
-                await asyncio.sleep(0)  # a stream whose steps always wait must let the others have their turn
+                await asyncio.sleep(0)  # a stream whose responses always wait must let the others have their turn
             elif call.ended:
-                raise LlmLostError("its stream ended without a finish_reason")
+                answer.close()
+                if not stream.ended:
+                    raise LlmLostError("its stream ended without a finish_reason")
             elif now >= deadline:
                 raise LlmLostError(f"no token within {getattr(settings, limit):g} s ({limit})")
             if tokens >= CANCEL_CHECK_TOKENS or now - checked >= patience:
@@ -263,25 +267,32 @@ class _Answer:
         self._sent = False
         """A delta has gone out: from now on no error may follow (PROTOCOL 7, TRITON.md 10)."""
 
-    def pass_on(self, steps: Sequence[tuple[Sequence[int], str]]) -> int:
-        """Parse some steps of the LLM and send what they yield; neighbours go out merged. Returns their tokens."""
-        stream, deltas, tokens = self._stream, [], 0
-        for token_ids, meta in steps:
-            tokens += len(token_ids)
-            deltas += stream.feed(token_ids, meta)
+    def pass_on(self, responses: Sequence[Mapping[str, Array]]) -> int:
+        """Parse some responses of the LLM and send what they yield; neighbours go out merged. Returns their tokens."""
+        stream, before = self._stream, self._stream.tokens
+        deltas = [delta for response in responses for delta in stream.read(response)]
+        self._send(deltas)
+        tokens = stream.tokens - before
         self._metrics.count("tristream_tokens_total", amount=tokens)
+        return max(tokens, len(responses))
+
+    def close(self) -> None:
+        """The LLM's responses are over: for some backends that is the end of the answer."""
+        self._send(self._stream.close())
+
+    def _send(self, deltas: Sequence[MessageDelta]) -> None:
+        stream = self._stream
         if stream.error:
             self._pb.Logger.log_error(f"tristream: stream {stream.opening.stream_id}: the LLM: {stream.error}")
         if stream.refused and not self._sent:
             self._responder.fail(refusal(stream.error))
-            return tokens
+            return
         merged = merge_deltas(deltas)
         for place, delta in enumerate(merged, 1):
             tensors = message_tensors(self._pb, delta)
             self._sent = self._sent or bool(tensors)
             self._responder.send(tensors, final=stream.ended and place == len(merged))
         self._metrics.count_deltas(merged)
-        return tokens
 
     def end(self, error: Exception) -> None:
         """The answer cannot go on: `error` if nothing was sent, else the end of the message. Never raises."""
@@ -292,7 +303,7 @@ class _Answer:
                 return
             try:
                 if not self._stream.ended and not self._responder.closed:
-                    self.pass_on([((), LOST_META)])
+                    self._send(self._stream.feed((), LOST_META))
             except Exception as second:  # noqa: BLE001 - the parser is what failed
                 log_unexpected(self._pb, second)
                 self._responder.send(message_tensors(self._pb, lost_message()), final=True)

@@ -39,7 +39,8 @@ class Said(NamedTuple):
 
     Args:
         token_ids: new tokens.
-        step: the members of `meta` (engines/base.py), of the right types.
+        step: the members of `meta` (engines/base.py), of the right types; `new_tokens` where tokens are counted
+            and their ids not told.
     """
 
     token_ids: Sequence[int]
@@ -100,10 +101,11 @@ class DeltaTextReader:
     Ids come with log probabilities only: their JSON is keyed by them, the chosen token first.
     """
 
-    __slots__ = ("_counts", "_ended", "_prompt_tokens", "_top")
+    __slots__ = ("_counts", "_ended", "_prompt_tokens", "_told", "_top")
 
     def __init__(self, options: ReaderOptions) -> None:
         self._counts = [0] * options.choices
+        self._told = [0] * options.choices  # of those, how many have gone out with text
         self._ended: set[int] = set()
         self._prompt_tokens: int | None = None
         self._top = options.top_logprobs
@@ -129,6 +131,9 @@ class DeltaTextReader:
                 self._ended.add(index)
                 step |= {"finish_reason": reason, **_counted(self._prompt_tokens, self._counts[index])}
             if step["text"] or ids or reason is not None:
+                if not ids and self._counts[index] > self._told[index]:
+                    step["new_tokens"] = self._counts[index] - self._told[index]
+                self._told[index] = self._counts[index]
                 said.append(Said(ids, step | {"choice_index": index} if index else step))
         return said
 

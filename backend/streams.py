@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from tristream.parsers import ChatOptions, ChatStream, Delta, MessageDelta, Notice, Usage, load_format
+from tristream.parsers.events import UNKNOWN_ID
 from tristream.parsers.formats import spelled
 from tristream.parsers.message import FinishReason
 
@@ -217,10 +218,14 @@ class Stream:
         if text is not None and not choice.received and isinstance(choice.source, Detokenizer):
             choice.source = TextRealigner(self._vocabulary)
         choice.received += len(token_ids)
-        self.tokens += len(token_ids)
+        new_tokens = 0 if choice.received else step.get("new_tokens", 0)
+        self.tokens += len(token_ids) or new_tokens
         choice.heard = choice.heard or bool(token_ids or text)
         if isinstance(choice.source, TextRealigner):
             pieces = choice.source.feed(text or "", token_ids, logprobs)
+            if new_tokens:
+                # Nothing is expected of ids that never come: the text is one piece, or none.
+                pieces = [Delta("".join(piece.text for piece in pieces), (UNKNOWN_ID,) * new_tokens)]
         else:
             pieces = choice.source.feed(token_ids, logprobs)
         feed = choice.chat.feed

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from .events import UNKNOWN_ID
+
 __all__ = ["NOTHING_TAKEN", "Taken", "Token", "TokenLedger", "account"]
 
 _start: Final = attrgetter("start")
@@ -98,7 +100,7 @@ class TokenLedger:
         if not self._ids:
             return ()
         tokens = _take(self._ids, end if end is not None else self._ids[-1].start + 1)
-        return tuple(identifier for token in tokens for identifier in token.ids)
+        return tuple(identifier for token in tokens for identifier in token.ids if identifier != UNKNOWN_ID)
 
 
 def _take(waiting: list[Token], end: int) -> list[Token]:

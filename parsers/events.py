@@ -8,9 +8,10 @@ hand each token's id and log probability to the delta that sends the token's fir
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 __all__ = [
+    "UNKNOWN_ID",
     "ContentDelta",
     "Delta",
     "Event",
@@ -45,6 +46,10 @@ NoticeCode: TypeAlias = Literal[
 ]
 
 
+UNKNOWN_ID: Final = -1
+"""Stands for a token that the backend counts without telling its id: it counts, and is not sent as an id."""
+
+
 class Delta:
     """One piece of model output.
 
@@ -54,7 +59,8 @@ class Delta:
 
     Args:
         text: decoded text; never part of a character.
-        token_ids: ids the text came from; empty where the backend sends text only.
+        token_ids: ids the text came from; empty where the backend sends text only, `UNKNOWN_ID` for each token
+            where it counts them.
         special: this is one added token, not a run of ordinary text.
         logprobs: one OpenAI `logprobs.content` entry for each of `token_ids`, or empty.
     """

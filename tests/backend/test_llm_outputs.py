@@ -48,7 +48,10 @@ def test_vllm_sends_what_is_new() -> None:
     assert stream.read(vllm("")) == []
     last = vllm("llo", reasons=("stop",), num_input_tokens=np.array(7, np.uint32), num_output_tokens=numbers(3))
     assert stream.read(last) == [
-        Said((), {"text": "llo", "finish_reason": "stop", "completion_tokens": 3, "prompt_tokens": 7})
+        Said(
+            (),
+            {"text": "llo", "finish_reason": "stop", "completion_tokens": 3, "prompt_tokens": 7, "new_tokens": 3},
+        )
     ]
     assert stream.read(vllm("more", reasons=("stop",))) == []
     assert stream.end() == []
@@ -59,12 +62,19 @@ def test_vllm_counts_each_choice() -> None:
     stream.read(vllm("a", "b", reasons=("None", "None"), num_output_tokens=numbers(2, 1, dtype=np.uint32)))
     said = stream.read(vllm("", "c", reasons=("length", "None"), num_output_tokens=numbers(1, 1, dtype=np.uint32)))
     assert said == [
-        Said((), {"text": "", "finish_reason": "length", "completion_tokens": 3}),
-        Said((), {"text": "c", "choice_index": 1}),
+        Said((), {"text": "", "finish_reason": "length", "completion_tokens": 3, "new_tokens": 1}),
+        Said((), {"text": "c", "new_tokens": 1, "choice_index": 1}),
     ]
     assert stream.read(vllm("x", "y", "z", reasons=("length", "stop", "stop"))) == [
         Said((), {"text": "y", "finish_reason": "stop", "completion_tokens": 2, "choice_index": 1})
     ]
+
+
+def test_vllm_s_counts_wait_for_the_text_of_their_tokens() -> None:
+    stream = reader("vllm")
+    assert stream.read(vllm("", num_output_tokens=numbers(2))) == []
+    assert stream.read(vllm("𓀀", num_output_tokens=numbers(1))) == [Said((), {"text": "𓀀", "new_tokens": 3})]
+    assert stream.read(vllm("x", num_output_tokens=numbers(1))) == [Said((), {"text": "x", "new_tokens": 1})]
 
 
 def test_vllm_keys_log_probabilities_by_id() -> None:

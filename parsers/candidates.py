@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["candidate_regex"]
+__all__ = ["beginning_regex", "candidate_regex"]
 
 
 @lru_cache(maxsize=4096)
-def _search(literals: tuple[str, ...], framed: bool) -> Callable[..., re.Match[str] | None]:
+def _compiled(literals: tuple[str, ...], framed: bool) -> re.Pattern[str]:
     trie: dict[str, Any] = {}
     for literal in literals:
         node = trie
@@ -19,9 +19,9 @@ def _search(literals: tuple[str, ...], framed: bool) -> Callable[..., re.Match[s
             node = node.setdefault(char, {})
         node[""] = {}
     if not trie:
-        return re.compile(r"(?!)").search
+        return re.compile(r"(?!)")
     found = _branches(trie)
-    return re.compile(f"(?:{found})|\\n(?:\\Z|{found})" if framed else found).search
+    return re.compile(f"(?:{found})|\\n(?:\\Z|{found})" if framed else found)
 
 
 def candidate_regex(literals: Iterable[str], *, framed: bool = False) -> Callable[..., re.Match[str] | None]:
@@ -34,7 +34,12 @@ def candidate_regex(literals: Iterable[str], *, framed: bool = False) -> Callabl
         literals: beginnings of terminals.
         framed: a newline before one of them, or at the text's end, is a candidate too.
     """
-    return _search(tuple(sorted(set(literals))), framed)
+    return _compiled(tuple(sorted(set(literals))), framed).search
+
+
+def beginning_regex(literals: Iterable[str]) -> Callable[..., re.Match[str] | None]:
+    """Match one of these literals at a place (the shortest), or a beginning of one that ends the text there."""
+    return _compiled(tuple(sorted(set(literals))), False).match
 
 
 def _branches(node: dict[str, Any]) -> str:

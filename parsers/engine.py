@@ -66,10 +66,10 @@ class Engine:
     """
 
     __slots__ = (
-        "__weakref__", "_admit", "_as_text", "_at_start", "_attempts", "_between_text", "_call", "_call_start",
-        "_closed", "_compiled", "_decoder", "_dropping", "_events", "_forced", "_function", "_max_held", "_named",
-        "_origin", "_raw", "_raw_bound", "_raw_size", "_scanners", "_text_seen", "_tools", "_unclosed", "_wrapper",
-        "_wrapper_before", "held", "position", "state",
+        "__weakref__", "_admit", "_as_text", "_at_start", "_attempts", "_awaited", "_between_text", "_call",
+        "_call_start", "_closed", "_compiled", "_decoder", "_dropping", "_events", "_forced", "_function", "_max_held",
+        "_named", "_origin", "_raw", "_raw_bound", "_raw_size", "_scanners", "_text_seen", "_tools", "_unclosed",
+        "_wrapper", "_wrapper_before", "held", "position", "state",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +95,7 @@ class Engine:
         self.held = ""
         self._events: list[Event] = []
         self._attempts: list[tuple[Row, Attempt]] = []
+        self._awaited = ""  # while `held` is a beginning of this, nothing is decided
         self._text_seen = False  # content that is not blank was sent
         self._at_start = True  # none since the message started or reasoning ended
         self._wrapper = False  # a wrapper is open
@@ -136,8 +137,13 @@ class Engine:
 
     def feed(self, text: str, special: bool = False) -> list[Event]:
         """Take text, or the spelling of one special token; returns what is decided by it."""
-        self.held += self._compiled.incoming(text, special) if self._compiled.id_view else text
-        return self._run(final=False, stopped=False)
+        self.held = held = self.held + (self._compiled.incoming(text, special) if self._compiled.id_view else text)
+        awaited = self._awaited
+        if awaited:
+            if len(held) < len(awaited) and awaited.startswith(held):
+                return []
+            self._awaited = ""
+        return self._run(False, False)
 
     def finish(self, stopped: bool) -> list[Event]:
         """The output has ended (`stopped`: by itself, not by a cut): release or drop what is held."""
@@ -236,29 +242,37 @@ class Engine:
         An earlier row that may still match keeps a later one waiting: the order of rows decides,
         never the chunking.
         """
-        attempts = self._attempts or [(row, Attempt(row.pattern)) for row in scanner.at(buffer, at)]
+        attempts = self._attempts
+        if not attempts:
+            if not final:
+                self._awaited = scanner.awaited(buffer, at)
+                if self._awaited:
+                    return MORE
+            attempts = scanner.attempts(buffer, at)
         alive: list[tuple[Row, Attempt]] = []
         for row, attempt in attempts:
             end = attempt.step(buffer, at, final)
             if end == NO:
                 continue
-            captures = attempt.captures
-            if end != MORE and row.transition.read_name is not None:
-                captures["name"], captures["id"] = row.transition.read_name(captures["header"], self._tools)
-                if not captures["name"]:
+            if end != MORE:
+                transition = row.transition
+                captures = attempt.captures
+                if transition.read_name is not None:
+                    captures["name"], captures["id"] = transition.read_name(captures["header"], self._tools)
+                    if not captures["name"]:
+                        continue
+                if transition.declared and "name" in captures and captures["name"] not in self._tools:
                     continue
-            name = captures.get("name")
-            if end != MORE and row.transition.declared and name is not None and name not in self._tools:
-                continue
-            if end == MORE or alive:
-                alive.append((row, attempt))
-                continue
-            self._attempts = []
-            self._text(buffer, text_from, at)
-            self._transition(row.transition, captures, buffer, at, end)
-            return end
+                if not alive:
+                    self._attempts = []
+                    self._text(buffer, text_from, at)
+                    self._transition(transition, captures, buffer, at, end)
+                    return end
+            alive.append((row, attempt))
         self._attempts = alive
-        return MORE if alive else NO
+        if not alive:
+            return NO
+        return MORE
 
     def _between(self, buffer: str, pos: int, final: bool) -> int:
         """Inside a wrapper, or just after a call, where closers are swallowed."""

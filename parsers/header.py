@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Final, Protocol, TypeAlias
+
+from .candidates import beginning_regex
 
 __all__ = [
     "BLANK_LIMIT",
@@ -171,8 +174,25 @@ class Either:
     """The first alternative that does not say NO."""
 
     options: tuple[Pattern, ...]
+    _literals: frozenset[str] = field(init=False, compare=False, repr=False)
+    _begin: Callable[..., re.Match[str] | None] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Alternatives that are only literals are matched at once, where their order cannot matter.
+        found = [option[0].text for option in self.options if len(option) == 1 and isinstance(option[0], Lit)]
+        nested = any(one.startswith(other) for one, other in permutations(found, 2))
+        literals = frozenset(found) if len(found) == len(self.options) and not nested else frozenset()
+        object.__setattr__(self, "_literals", literals)
+        object.__setattr__(self, "_begin", beginning_regex(literals))
 
     def step(self, text: str, pos: int, captures: dict[str, str], final: bool) -> int:
+        if self._literals:
+            match = self._begin(text, pos)
+            if match is None:
+                return NO
+            if match[0] in self._literals:
+                return match.end()
+            return NO if final else MORE
         for option in self.options:
             end = run(option, text, pos, captures, final)
             if end != NO:
@@ -263,13 +283,14 @@ class Attempt:
 
     def step(self, text: str, start: int, final: bool) -> int:
         """Go on matching the pattern that began at `start`: its end, NO, or MORE."""
-        pattern = self.pattern
         pos = start + self._offset
-        for index in range(self._index, len(pattern)):
-            end = pattern[index].step(text, pos, self.captures, final)
+        index = self._index
+        for item in self.pattern[index:] if index else self.pattern:
+            end = item.step(text, pos, self.captures, final)
             if end < 0:
                 self._index = index
                 self._offset = pos - start
                 return end
+            index += 1
             pos = end
         return NO if pos - start > HEADER_LIMIT else pos

@@ -17,7 +17,7 @@ from typing import Final
 from .candidates import candidate_regex
 from .errors import FormatDefinitionError
 from .format import Format, table
-from .header import Lit, Pattern, first_literals, translate
+from .header import Attempt, Lit, Pattern, first_literals, translate
 from .states import CLOSING, LIMITS, Do, State, Transition
 
 __all__ = ["CompiledFormat", "Row", "StateScanner", "compile_format", "has_symbol"]
@@ -76,6 +76,9 @@ class StateScanner:
             for start in {literal[:size] for literal in starts for size in (1, 2)}
         }
         self.search = candidate_regex(starts)
+        # What a beginning of a literal must become before any row can be decided: the same for all rows that remain.
+        self._awaited = {} if self._unmarked else _common_beginnings(starts)
+        self._longest = max(map(len, starts), default=0)
         firsts = {start[0] for start in starts if not has_symbol(start[0])}
         # Ordinary text holds no symbol: without other candidates, one stands for "never".
         self.first = firsts.pop() if len(firsts) == 1 else "" if firsts else _REMOVED
@@ -99,11 +102,15 @@ class StateScanner:
         rows = (row for row in self.rows if not set(wanted).isdisjoint(row.transition.do))
         return StateScanner(rows, anchored=True)
 
-    def at(self, text: str, pos: int) -> list[Row]:
-        """Rows that may match at `pos`."""
+    def awaited(self, text: str, pos: int) -> str:
+        """What the text from `pos` to its end must become before it is decided, if that is plain; else ""."""
+        return self._awaited.get(text[pos:], "") if len(text) - pos < self._longest else ""
+
+    def attempts(self, text: str, pos: int) -> list[tuple[Row, Attempt]]:
+        """Begin to match the rows that may match at `pos`."""
         by_start = self._by_start
         rows = by_start.get(text[pos : pos + 2]) or by_start.get(text[pos], self._unmarked)
-        return [row for row in rows if row.may_begin(text, pos)]
+        return [(row, Attempt(row.pattern)) for row in rows if row.may_begin(text, pos)]
 
 
 class CompiledFormat:
@@ -221,6 +228,21 @@ class CompiledFormat:
         if not self.id_view or not has_symbol(text):
             return len(text)
         return len(text) + sum(len(self._data.get(symbol, symbol)) - 1 for symbol in _symbols.findall(text))
+
+
+def _common_beginnings(literals: Collection[str]) -> dict[str, str]:
+    """From each beginning of a literal to what all literals that begin with it have in common."""
+    beginnings = {literal[:size] for literal in literals for size in range(1, len(literal))}
+    return {
+        beginning: _common([literal for literal in literals if literal.startswith(beginning)])
+        for beginning in beginnings - set(literals)
+    }
+
+
+def _common(texts: Collection[str]) -> str:
+    first, last = min(texts), max(texts)
+    size = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    return first[:size]
 
 
 def _literals(format: Format) -> set[str]:

@@ -35,6 +35,9 @@ class State(Enum):
     TOOL_BETWEEN = "tool_between"
     TOOL_ARGS = "tool_args"
 
+    # Tables are asked by state at every step; the hash of an Enum is a call of Python code.
+    __hash__ = object.__hash__
+
 
 class Do(Enum):
     """What happens when a terminal was read. A call's own events follow from its decoder.

@@ -15,7 +15,7 @@ from enum import Enum
 from functools import lru_cache
 from json.encoder import encode_basestring
 
-from ..candidates import candidate_regex
+from ..candidates import beginning_regex, candidate_regex
 from ..header import (
     BLANK_CHARS,
     BLANK_LIMIT,
@@ -95,16 +95,20 @@ class _Compiled:
     Attributes:
         stop: finds where a value may end.
         enders: what may end a value: literal, and whether it is the value's own closer.
+        ender: matches one of them at a place, or a beginning of one that ends the text.
         follows: quick look for what may follow a value's closer, past the blanks between.
         value_rest, call_rest, call_rest_at_cut: what must come after such a literal.
         recovered_parameter: a parameter's opener where it ends the value before it.
         between: what may stand between parameters: literal, and what it means.
+        between_at: matches one of these literals at a place, or a beginning of one that ends the text.
     """
 
     __slots__ = (
         "between",
+        "between_at",
         "call_rest",
         "call_rest_at_cut",
+        "ender",
         "enders",
         "follows",
         "framed",
@@ -123,7 +127,8 @@ class _Compiled:
         self.parameter = syntax.parameter
         self.openers = first_literals(syntax.parameter)
         closers = (*syntax.call_closers, *syntax.wrapper_closers)
-        self.enders = (*((closer, True) for closer in syntax.value_closers), *((closer, False) for closer in closers))
+        self.enders = dict.fromkeys(closers, False) | dict.fromkeys(syntax.value_closers, True)
+        self.ender = beginning_regex(self.enders)
         follow = (*self.openers, *closers, *syntax.value_closers, *syntax.swallowed)
         blanks = f"[{re.escape(BLANK_CHARS)}]{{0,{BLANK_LIMIT}}}"
         self.follows = re.compile(f"{blanks}(?={'|'.join(map(re.escape, follow))})").match
@@ -139,11 +144,13 @@ class _Compiled:
         starts = (*syntax.value_closers, *closers, *self.openers)
         self.stop = candidate_regex(starts, framed=syntax.framed)
         self.junk_stop = candidate_regex((*starts, *syntax.call_openers))
+        # Where one spelling has two meanings, the later of these dictionaries decides.
         self.between = (
-            *((literal, _Between.SKIP) for literal in (*syntax.value_closers, *syntax.swallowed)),
-            *((literal, _Between.CLOSE) for literal in syntax.call_closers),
-            *((literal, _Between.OUTER) for literal in (*syntax.wrapper_closers, *syntax.call_openers)),
+            dict.fromkeys((*syntax.wrapper_closers, *syntax.call_openers), _Between.OUTER)
+            | dict.fromkeys(syntax.call_closers, _Between.CLOSE)
+            | dict.fromkeys((*syntax.value_closers, *syntax.swallowed), _Between.SKIP)
         )
+        self.between_at = beginning_regex(self.between)
 
 
 class _Between(Enum):
@@ -159,12 +166,6 @@ def _compiled(syntax: Tagged) -> _Compiled:
 
 def _literals(literals: Iterable[str]) -> tuple[Pattern, ...]:
     return tuple((Lit(literal),) for literal in literals)
-
-
-def _begins(literal: str, text: str, pos: int) -> bool:
-    """May the text from `pos` to its end still become `literal`?"""
-    rest = len(text) - pos
-    return rest < len(literal) and literal.startswith(text[pos:])
 
 
 class _At(Enum):
@@ -259,15 +260,15 @@ class TaggedDecoder:
             if end >= 0:
                 return end
             undecided = undecided or end == MORE
-        for literal, meaning in data.between:
-            if text.startswith(literal, pos):
-                if meaning is _Between.OUTER:
-                    self._context.note("recovered_end", pos)
-                if meaning is not _Between.SKIP:
-                    self._complete(out)
-                return pos if meaning is _Between.OUTER else pos + len(literal)
-            undecided = undecided or _begins(literal, text, pos)
-        if undecided:
+        found = data.between_at(text, pos)
+        meaning = data.between.get(found[0]) if found else None
+        if found and meaning is not None:
+            if meaning is _Between.OUTER:
+                self._context.note("recovered_end", pos)
+            if meaning is not _Between.SKIP:
+                self._complete(out)
+            return pos if meaning is _Between.OUTER else found.end()
+        if found or undecided:
             return -pos - 1  # at the end of the output it is a beginning still, and no fault
         # Text where only parameters belong: nothing of it can be an argument.
         if not self._junk:
@@ -346,23 +347,28 @@ class TaggedDecoder:
             return None, MORE
         data = self._data
         undecided = False
-        for literal, own in data.enders:
-            if text.startswith(literal, tag):
-                pos = tag + len(literal)
-                if own:
-                    follows = data.follows(text, pos)
-                    cut = final and not stopped and self._kind.is_string
-                    end = follows.end() if follows else run(data.value_rest, text, pos, {}, final and not cut)
-                    if end == MORE and cut:
-                        end = pos  # half a follower at a cut by length: the closer is no part of the text
-                else:
-                    rest = data.call_rest if stopped or not final else data.call_rest_at_cut
-                    end = run(rest, text, pos, {}, final)
+        found = data.ender(text, tag)
+        if found is not None:
+            own = data.enders.get(found[0])
+            pos = found.end()
+            if own is None:  # the text ends within a closer
+                if not final:
+                    return None, MORE
+            elif own:
+                follows = data.follows(text, pos)
+                cut = final and not stopped and self._kind.is_string
+                end = follows.end() if follows else run(data.value_rest, text, pos, {}, final and not cut)
+                if end == MORE and cut:
+                    end = pos  # half a follower at a cut by length: the closer is no part of the text
                 if end >= 0:
-                    return ("closer", end) if own else ("call", tag)
-                undecided = undecided or end == MORE
+                    return "closer", end
+                undecided = end == MORE
             else:
-                undecided = undecided or (not final and _begins(literal, text, tag))
+                rest = data.call_rest if stopped or not final else data.call_rest_at_cut
+                end = run(rest, text, pos, {}, final)
+                if end >= 0:
+                    return "call", tag
+                undecided = end == MORE
         if line_start or not data.framed:
             captures: dict[str, str] = {}
             end = run(data.recovered_parameter, text, tag, captures, final)

@@ -124,17 +124,22 @@ class Work:
 def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
     """Counts what the searches, the decoders and the engine are handed."""
     counter = Work()
-    make_search = candidates._search
+    compiled = candidates._compiled
 
-    def counting_search(literals: tuple[str, ...], framed: bool) -> Callable[..., Any]:
-        search = make_search(literals, framed)
+    class Counting:
+        """A compiled pattern that counts the characters it is led past."""
 
-        def counted(text: str, pos: int = 0) -> Any:
-            match = search(text, pos)
+        def __init__(self, literals: tuple[str, ...], framed: bool) -> None:
+            self.pattern = compiled(literals, framed)
+
+        def search(self, text: str, pos: int = 0) -> Any:
+            match = self.pattern.search(text, pos)
             counter.done += 1 + (match.start() if match else len(text)) - pos
             return match
 
-        return counted
+        def match(self, text: str, pos: int = 0) -> Any:
+            counter.done += 1
+            return self.pattern.match(text, pos)
 
     def count(owner: type, name: str, size: Callable[..., int]) -> None:
         method = getattr(owner, name)
@@ -145,7 +150,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
 
         monkeypatch.setattr(owner, name, counted)
 
-    monkeypatch.setattr(candidates, "_search", counting_search)
+    monkeypatch.setattr(candidates, "_compiled", Counting)
     for decoder in (
         tagged.TaggedDecoder, json_calls.JsonCallDecoder, json_object.JsonObjectDecoder, forced.NamedObjectDecoder,
     ):  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 from tristream.parsers import Message, MessageDelta, Notice, ToolCallDelta
 
-__all__ = ["delta_object", "message_object"]
+__all__ = ["delta_object", "message_object", "notice_objects"]
 
 
 def delta_object(delta: MessageDelta) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def delta_object(delta: MessageDelta) -> dict[str, Any]:
         "tool_calls": [_call_object(call) for call in delta.tool_calls],
         "finish_reason": delta.finish_reason,
         "usage": None if delta.usage is None else delta.usage.to_openai(),
-        "notices": _notice_objects(delta.notices),
+        "notices": notice_objects(delta.notices),
         "token_ids": list(delta.token_ids),
         "logprobs": list(delta.logprobs),
         "reasoning_logprobs": list(delta.reasoning_logprobs),
@@ -41,7 +41,7 @@ def message_object(message: Message) -> dict[str, Any]:
     if message.usage is not None and message.usage.to_openai():
         members["usage"] = message.usage.to_openai()
     if message.notices:
-        members["notices"] = _notice_objects(message.notices)
+        members["notices"] = notice_objects(message.notices)
     return members
 
 
@@ -49,5 +49,6 @@ def _call_object(call: ToolCallDelta) -> dict[str, Any]:
     return {name: value for name, value in call._asdict().items() if value or name == "index"}
 
 
-def _notice_objects(notices: Sequence[Notice]) -> list[dict[str, Any]]:
+def notice_objects(notices: Sequence[Notice]) -> list[dict[str, Any]]:
+    """Notices: code, count, offset."""
     return [notice._asdict() for notice in notices]

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
+from support.openai_facts import facts, folded
 from support.serving import ReplayServer
 from support.talking import ask_all, collect, talk
 from support.vectors import cases, chat_body, difference, replay_body
 from tristream.backend.detokenizer import Vocabulary, load_vocabulary
 from tristream.client import ChatClient
+from tristream.client.openai import ChatCompletions
 from tristream.parsers import Message, fold
 
 STREAMS = 32
+_EXTRAS = ("format", "chat_template_kwargs", "include_reasoning", "unknown_tool", "id_seed", "force_nonempty_content")
 QWEN = ("qwen3", "qwen3_coder", "hermes", "qwen3+hermes")
 
 both = pytest.mark.parametrize("model", ["chat", "chat_direct"])
@@ -151,3 +154,16 @@ def test_options_of_any_size_arrive_once(model: str, replay: ReplayServer) -> No
 def test_no_stream_is_left_behind(replay: ReplayServer) -> None:
     for model in ("postprocess", "chat_direct", "postprocess_deepseek", "chat_direct_deepseek"):
         replay.wait_empty(model)
+
+
+@both
+def test_the_openai_packages_fold_of_every_reported_case(model: str, replay: ReplayServer) -> None:
+    with ChatClient(replay.grpc_url, timeout=60) as client:
+        for case in cases(*QWEN):
+            body = {**replay_body(case), "id_seed": case["id"]}
+            ours = {name: body.pop(name) for name in _EXTRAS if name in body}
+            asked = {**body, "model": model, "extra_body": ours}
+            streamed = folded(ChatCompletions(client).create(stream=True, **asked))
+            whole = ChatCompletions(client).create(**asked)
+            assert facts(streamed) == facts(whole), case["id"]
+            assert difference(case, client.complete({**body, **ours}, model=model)) is None

@@ -10,6 +10,7 @@ the first token. What a tag must look like was tried with `GrammarCompiler`; see
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
@@ -30,6 +31,16 @@ _Node: TypeAlias = dict[str, Any]
 
 MAX_BLANKS: Final = 32
 """Most blanks in a row between JSON tokens: an indented object fits, a small model cannot idle."""
+
+_VALUE_ENDS: Final[Mapping[str, str]] = {
+    "qwen_xml": "</parameter>",
+    "minimax_xml": "</parameter>",
+    "deepseek_xml": "</｜DSML｜parameter>",
+    "deepseek_v4_1_xml": "</｜DSML｜ parameter>",
+    "glm_xml": "</arg_value>",
+    "kimi_k3_xml": "<|close|>argument<|sep|>",
+}
+"""What ends a value in a style; the styles that are missing admit none of it in themselves."""
 
 _ANY_OBJECT: Final[Mapping[str, Any]] = {"type": "object"}
 
@@ -146,7 +157,7 @@ def _triggered(
     if len(held) < len(tools):
         # The other tools' calls are free, so their tag must not admit a held tool by the back door.
         names = [calls.mention.replace("{name}", tool.name) for tool in held]
-        tags.append(_tag(calls.opener, _any_text(calls.closer, *names), calls.closer))
+        tags.append(_tag(calls.opener, _any_text(*filter(None, (calls.closer, *names))), calls.closer))
     return {
         "type": "triggered_tags",
         "triggers": [calls.opener],
@@ -158,7 +169,11 @@ def _triggered(
 
 def _call(tool: ToolDefinition, calls: CallShape, level: StrictLevel) -> _Node:
     schema = tool.parameters if tool.strict or level == "parameter" else _ANY_OBJECT
-    return _tag(calls.begin.replace("{name}", tool.name), _json(schema or _ANY_OBJECT, calls.style), calls.end)
+    arguments = _json(schema or _ANY_OBJECT, calls.style)
+    begin, numbered, rest = calls.begin.replace("{name}", tool.name).partition("{number}")
+    if numbered:
+        arguments = _sequence(_regex("[0-9]{1,3}"), _const(rest), arguments)
+    return _tag(begin, arguments, calls.end)
 
 
 def _reasoning(shape: ReasoningShape | None, calls: CallShape | None, *, free: bool) -> list[_Node]:
@@ -209,10 +224,14 @@ def _tag(begin: str, content: _Node, end: str) -> _Node:
 
 
 def _json(schema: Mapping[str, Any] | bool, style: str = "json") -> _Node:
-    # In the tagged styles xgrammar admits blanks around values, where the parser takes all but the framing newline for
-    # data: one blank per side is that newline. (A model may write a space there instead; none was trained to.)
+    # In the tagged styles xgrammar admits blanks around values, one per side at the least. Qwen's XML needs the
+    # newline; elsewhere the parser takes a blank around a string for data, around anything else for nothing.
+    end = _VALUE_ENDS.get(style)
     return {
         "type": "json_schema",
         "json_schema": schema if isinstance(schema, bool) else dict(schema),
-        **({"max_whitespace_cnt": MAX_BLANKS} if style == "json" else {"max_whitespace_cnt": 1, "style": style}),
+        "max_whitespace_cnt": MAX_BLANKS if style == "json" else 1,
+        **({} if style == "json" else {"style": style}),
+        # Inside a JSON value, the closer would end it for the parser. (xgrammar has no both: lengths would be ignored.)
+        **({"excludes": [end]} if end and 'Length"' not in json.dumps(schema) else {}),
     }

@@ -68,9 +68,13 @@ class _Binder:
 
     def _triggered(self, node: _Node) -> _Node:
         """Free text ends at the marker's token; its spelling in pieces is prose, for the parser too."""
-        tags = [self.bind(tag) for tag in node["tags"]]
         if not all(trigger in self._ids for trigger in node["triggers"]):
-            return {**node, "tags": tags}
+            # A trigger of text must be the beginning of its tags' text.
+            return {
+                **node,
+                "tags": [{**self.bind({**tag, "begin": ""}), "begin": tag["begin"]} for tag in node["tags"]],
+            }
+        tags = [self.bind(tag) for tag in node["tags"]]
         return {
             "type": "token_triggered_tags",
             "trigger_tokens": [self._ids[trigger] for trigger in node["triggers"]],

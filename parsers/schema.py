@@ -50,14 +50,21 @@ class ParameterType:
 
     Args:
         kinds: JSON schema type names; empty means undeclared, which is read as string.
+        words: the only strings there are, where the schema lists them (`enum`, `const`); empty = any.
     """
 
     kinds: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
 
     @property
     def is_string(self) -> bool:
-        """A string is allowed: the text is the value, sent as it comes."""
+        """A string is allowed: the text is the value."""
         return not self.kinds or "string" in self.kinds
+
+    @property
+    def streams(self) -> bool:
+        """A string, and not one of a few words: blanks around those are framing, so they wait for their end."""
+        return self.is_string and not self.words
 
     @property
     def is_nullable(self) -> bool:
@@ -132,9 +139,11 @@ def _tool_types(schema: Any) -> ToolTypes:
         if isinstance(properties, Mapping):
             for name, member in properties.items():
                 kinds = kinds_of(member, schema)
+                words = _words_of(member, schema)
                 if name in parameters:
                     kinds |= parameters[name].kinds
-                parameters[name] = ParameterType(kinds)
+                    words = frozenset()
+                parameters[name] = ParameterType(kinds, words)
         additional = branch.get("additionalProperties")
         if isinstance(additional, Mapping):
             extra = ParameterType(kinds_of(additional, schema))
@@ -173,6 +182,19 @@ def kinds_of(schema: Any, root: Any) -> frozenset[str]:
         if "items" in branch or "prefixItems" in branch:
             found.add("array")
     return frozenset(found)
+
+
+def _words_of(schema: Any, root: Any) -> frozenset[str]:
+    """The strings that an `enum` or `const` lists; empty where another string may be admitted too."""
+    if not isinstance(schema, Mapping):
+        return frozenset()
+    values = schema["enum"] if isinstance(schema.get("enum"), list) else []
+    if "const" in schema:
+        values = [schema["const"]]
+    if not values and isinstance(schema.get("anyOf"), list):
+        options = [_words_of(option, root) for option in schema["anyOf"] if "string" in kinds_of(option, root)]
+        return frozenset().union(*options) if options and all(options) else frozenset()
+    return frozenset(value for value in values if isinstance(value, str))
 
 
 def _branches(schema: Any, root: Any, depth: int) -> Iterator[Mapping[str, Any]]:
@@ -218,7 +240,10 @@ def convert(text: str, kind: ParameterType) -> tuple[str, bool]:
     What fits no declared type is a JSON string of the text as written.
     """
     if kind.is_string:
-        return ("null", True) if kind.is_nullable and text == "null" else (encode_basestring(text), True)
+        if kind.is_nullable and text == "null":
+            return "null", True
+        word = text.strip()
+        return encode_basestring(word if word in kind.words else text), True
     trimmed = text.strip()
     if kind.is_nullable and trimmed in ("null", "None"):
         return "null", True

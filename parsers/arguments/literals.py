@@ -28,7 +28,7 @@ _AFTER: Final = 3
 _STRING: Final = 4
 _SCALAR: Final = 5
 
-_bare_key: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*").match
+_bare_key: Final = re.compile(r"[^\W\d][\w.\-]*").match
 _scalar_end: Final = re.compile(r"[,\])}\n]").search
 _number: Final = re.compile(r"[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][-+]?\d+)?").fullmatch
 

@@ -80,7 +80,7 @@ class NestedDecoder:
 
     @property
     def _streams(self) -> bool:
-        return self._kind.is_string and not self._kind.is_nullable
+        return self._kind.streams and not self._kind.is_nullable
 
     def feed(self, text: str, pos: int, out: list[str], final: bool, stopped: bool) -> int:
         prefix = self._data.prefix

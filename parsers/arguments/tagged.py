@@ -296,14 +296,17 @@ class TaggedDecoder:
         self._kind = self._context.tools.of(self.name or "").of(key)
         word = captures.get(self._data.syntax.typed_by)
         if word is not None:
-            self._kind = ANY_STRING if word in self._data.syntax.string_words else ANY_JSON
+            if word not in self._data.syntax.string_words:
+                self._kind = ANY_JSON
+            elif self._kind.is_string:
+                self._kind = ParameterType(ANY_STRING.kinds, self._kind.words)
         self._line_start = False
         self._at = _At.FRESH
         if not self._data.framed:
             self._begin_value(out)
 
     def _begin_value(self, out: list[str]) -> None:
-        if self._kind.is_string and not self._kind.is_nullable:
+        if self._kind.streams and not self._kind.is_nullable:
             out.append('"')
             self._at = _At.STRING
         else:
@@ -356,7 +359,7 @@ class TaggedDecoder:
                     return None, MORE
             elif own:
                 follows = data.follows(text, pos)
-                cut = final and not stopped and self._kind.is_string
+                cut = final and not stopped and self._kind.streams
                 end = follows.end() if follows else run(data.value_rest, text, pos, {}, final and not cut)
                 if end == MORE and cut:
                     end = pos  # half a follower at a cut by length: the closer is no part of the text
@@ -387,7 +390,7 @@ class TaggedDecoder:
         if self._at is _At.STRING:
             out.append(encode_basestring(piece)[1:-1])
             return end
-        if self._kind.is_string:
+        if self._kind.streams:
             # `null` is still possible only while all of the value is a beginning of that word.
             self._pieces.append(piece)
             so_far = "".join(self._pieces)

@@ -69,7 +69,7 @@ DEEPSEEK_V32: Final = Format(
     tools=_dsml("｜DSML｜", "function_calls"),
     swallowed=DEEPSEEK_END,
     turns=DEEPSEEK_TURNS,
-    constraint="dsml",
+    constraint="dsml_v32",
     models=("DeepSeek-V3.2",),
 )
 
@@ -82,7 +82,7 @@ DEEPSEEK_V4: Final = Format(
     tools=_dsml("｜DSML｜", "tool_calls", "toolcalls", "tool"),
     swallowed=DEEPSEEK_END,
     turns=DEEPSEEK_TURNS,
-    constraint="dsml",
+    constraint="dsml_v4",
     models=("DeepSeek-V4",),
 )
 
@@ -95,7 +95,7 @@ DEEPSEEK_V41: Final = Format(
     tools=_dsml("｜DSML｜", "calls", space=" "),
     swallowed=DEEPSEEK_END,
     turns=DEEPSEEK_TURNS,
-    constraint="dsml",
+    constraint="dsml_v41",
     models=("DeepSeek-V4.1",),
 )
 

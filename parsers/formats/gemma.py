@@ -18,6 +18,7 @@ _GEMMA4_CALL: Final = (Blanks(), Either(((Lit("call:"), Name("name")), (Name("na
 
 GEMMA4: Final = Format(
     name="gemma4",
+    constraint="gemma4",
     source="chat template of google/gemma-4-27b-it (2026-11)",
     reasoning=ReasoningSyntax(
         starts=("<|channel>thought\n", "<|channel>thought"),

@@ -107,7 +107,7 @@ GLM47: Final = Format(
     tools=_GLM_CALLS,
     swallowed=_GLM_ENDS,
     turns=_GLM_TURNS,
-    constraint="glm",
+    constraint="glm_tight",
     models=("GLM-4.7", "GLM-5"),
 )
 
@@ -118,12 +118,13 @@ LING3: Final = Format(
     tools=key_values(swallowed=("<|role_end|>",)),
     swallowed=("<|role_end|>",),
     turns=("<role>",),
-    constraint="glm",
+    constraint="glm_tight",
     models=("Ling 3", "Ring 3"),
 )
 
 POOLSIDE_V1: Final = Format(
     name="poolside_v1",
+    constraint="glm",
     source="Poolside's models as vLLM 0.33 and SGLang 0.5.23 read them",
     reasoning=replace(_THINK, interleaved=False),
     tools=key_values(swallowed=("</assistant>",)),
@@ -134,6 +135,7 @@ POOLSIDE_V1: Final = Format(
 
 SPARK25: Final = Format(
     name="spark25",
+    constraint="glm",
     source="Spark 2.5 as SGLang 0.5.23 reads it",
     tools=key_values(),
     swallowed=("<end>",),
@@ -144,6 +146,7 @@ SPARK25: Final = Format(
 
 IQUEST_Q1: Final = Format(
     name="iquest_q1",
+    constraint="iquest_q1",
     source="IQuest Q1 as SGLang 0.5.23 reads it",
     reasoning=_THINK,
     tools=key_values(("<iquest_tool_call>", "</iquest_tool_call>")),
@@ -169,6 +172,7 @@ _HUNYUAN_THINKS: Final = ReasoningSyntax(starts=("<think{S}>",), ends=("</think{
 
 HY_V3: Final = Format(
     name="hy_v3",
+    constraint="hy_v3",
     source="Hunyuan v3 as vLLM 0.33 reads it",
     reasoning=_HUNYUAN_THINKS,
     tools=_hunyuan("<tool_sep{S}>"),
@@ -179,6 +183,7 @@ HY_V3: Final = Format(
 
 HY_V4: Final = Format(
     name="hy_v4",
+    constraint="hy_v4",
     source="Hunyuan v4 as vLLM 0.33 reads it",
     reasoning=replace(_HUNYUAN_THINKS, opens_by_default=True),
     tools=_hunyuan(),
@@ -237,6 +242,7 @@ TELECHAT4: Final = Format(
 
 XING4: Final = Format(
     name="xing4",
+    constraint="hermes",
     source="Xing 4.0 as TensorRT-LLM's xing4_0_parser.py reads it",
     reasoning=ReasoningSyntax(starts=("<think>",), ends=("</think>",), interleaved=True),
     tools=replace(

@@ -58,6 +58,7 @@ def array_of_calls(*openers: str, closer: str = "", ahead: Item = CALL_OBJECT_AH
 
 GRANITE: Final = Format(
     name="granite",
+    constraint="granite",
     source="chat template of ibm-granite/granite-3.3-8b-instruct (2026-11)",
     tools=array_of_calls("<|tool_call|>", "<tool_call>"),
     swallowed=("<|end_of_text|>",),
@@ -67,6 +68,7 @@ GRANITE: Final = Format(
 
 JAMBA: Final = Format(
     name="jamba",
+    constraint="tool_calls_list",
     source="chat template of ai21labs/AI21-Jamba-Mini-1.6 (2026-11)",
     tools=array_of_calls("<tool_calls>", closer="</tool_calls>"),
     swallowed=("<|eom|>", "<|endoftext|>"),
@@ -76,6 +78,7 @@ JAMBA: Final = Format(
 
 HUNYUAN_A13B: Final = Format(
     name="hunyuan_a13b",
+    constraint="tool_calls_list",
     source="chat template of tencent/Hunyuan-A13B-Instruct (2026-11)",
     reasoning=ReasoningSyntax(starts=("<think>",), ends=("</think>",), switches=("enable_thinking",)),
     tools=replace(array_of_calls("<tool_calls>", closer="</tool_calls>"), ends_reasoning=False),
@@ -87,6 +90,7 @@ HUNYUAN_A13B: Final = Format(
 
 PHI4_MINI: Final = Format(
     name="phi4_mini",
+    constraint="functools",
     source="chat template of microsoft/Phi-4-mini-instruct (2026-11)",
     tools=array_of_calls("functools"),
     swallowed=("<|end|>", "<|endoftext|>"),
@@ -97,6 +101,7 @@ PHI4_MINI: Final = Format(
 
 FIREFUNCTION: Final = Format(
     name="firefunction",
+    constraint="functools",
     source="chat template of fireworks-ai/llama-3-firefunction-v2 (2026-11)",
     tools=array_of_calls(" functools", "functools"),
     swallowed=("<|eot_id|>", "<|end_of_text|>"),
@@ -107,6 +112,7 @@ FIREFUNCTION: Final = Format(
 
 NEMOTRON_NANO_V2: Final = Format(
     name="nemotron_nano_v2",
+    constraint="nemotron_nano_v2",
     source="chat template of nvidia/NVIDIA-Nemotron-Nano-9B-v2 (2026-11)",
     reasoning=replace(THINK, switches=()),
     tools=array_of_calls("<TOOLCALL>", closer="</TOOLCALL>"),
@@ -118,6 +124,7 @@ NEMOTRON_NANO_V2: Final = Format(
 
 APRIEL: Final = Format(
     name="apriel",
+    constraint="tool_calls_list",
     source="chat template of ServiceNow-AI/Apriel-1.5-15b-Thinker (2026-11)",
     reasoning=ReasoningSyntax(starts=("<thinking>",), ends=("</thinking>",)),
     tools=array_of_calls("<tool_calls>", closer="</tool_calls>"),
@@ -129,6 +136,7 @@ APRIEL: Final = Format(
 
 APRIEL16: Final = Format(
     name="apriel16",
+    constraint="tool_calls_list",
     source="chat template of ServiceNow-AI/Apriel-1.6-15b-Thinker (2026-11)",
     reasoning=ReasoningSyntax(
         starts=("Here are my reasoning steps:",), ends=("[BEGIN FINAL RESPONSE]",), opens_by_default=True
@@ -143,6 +151,7 @@ APRIEL16: Final = Format(
 _XLAM: Final = array_of_calls("```json", "[TOOL_CALLS]", "<tool_call>")
 XLAM: Final = Format(
     name="xlam",
+    constraint="xlam",
     source="chat template of Salesforce/Llama-xLAM-2-8b-fc-r (2026-11)",
     reasoning=THINK,
     tools=replace(
@@ -159,6 +168,7 @@ XLAM: Final = Format(
 _KEYED: Final = keyed_ahead()
 APERTUS: Final = Format(
     name="apertus",
+    constraint="apertus",
     source="chat template of swiss-ai/Apertus-8B-Instruct-2509 (2026-11)",
     reasoning=ReasoningSyntax(starts=("<|inner_prefix|>",), ends=("<|inner_suffix|>",)),
     tools=replace(array_of_calls("<|tools_prefix|>", closer="<|tools_suffix|>", ahead=_KEYED), arguments=KeyedCall()),
@@ -172,6 +182,7 @@ _COHERE_THINKING: Final = ReasoningSyntax(starts=("<|START_THINKING|>",), ends=(
 
 COHERE_COMMAND3: Final = Format(
     name="cohere_command3",
+    constraint="cohere",
     source="chat template of CohereLabs/c4ai-command-r7b-12-2024 (2026-11)",
     reasoning=_COHERE_THINKING,
     tools=_ACTION,
@@ -182,6 +193,7 @@ COHERE_COMMAND3: Final = Format(
 
 COHERE_COMMAND4: Final = Format(
     name="cohere_command4",
+    constraint="cohere",
     source="Cohere's mixture-of-experts models, as SGLang and llama.cpp read them",
     reasoning=_COHERE_THINKING,
     tools=_ACTION,

@@ -52,6 +52,7 @@ def tagged_objects(opener: Pattern, closer: str, *, ends_reasoning: bool = True)
 
 LONGCAT: Final = Format(
     name="longcat",
+    constraint="longcat",
     source="chat template of meituan-longcat/LongCat-Flash-Chat (2026-11)",
     tools=tagged_objects((Lit("<longcat_tool_call>"),), "</longcat_tool_call>"),
     swallowed=("</longcat_s>",),
@@ -72,6 +73,7 @@ GRANITE4: Final = Format(
 
 GRANITE_20B_FC: Final = Format(
     name="granite_20b_fc",
+    constraint="granite_20b_fc",
     source="model card of ibm-granite/granite-20b-functioncalling (2026-11)",
     tools=replace(
         tagged_objects((Lit("<function_call>"),), ""),
@@ -86,6 +88,7 @@ GRANITE_20B_FC: Final = Format(
 
 ERNIE45: Final = Format(
     name="ernie45",
+    constraint="hermes",
     source="chat template of baidu/ERNIE-4.5-21B-A3B-Thinking (2026-11)",
     reasoning=ReasoningSyntax(starts=("<think>",), ends=("</think>",), opens_by_default=True),
     tools=tagged_objects((Lit("<tool_call>"),), "</tool_call>"),
@@ -97,6 +100,7 @@ ERNIE45: Final = Format(
 
 INTERNLM2: Final = Format(
     name="internlm2",
+    constraint="internlm2",
     source="chat template of internlm/internlm2_5-7b-chat (2026-11)",
     reasoning=THINK,
     tools=tagged_objects((Lit("<|action_start|>"), Blanks(), Lit("<|plugin|>")), "<|action_end|>"),
@@ -147,6 +151,7 @@ TRINITY: Final = Format(
 
 MINIMAX_M1: Final = Format(
     name="minimax_m1",
+    constraint="minimax_m1",
     source="chat template of MiniMaxAI/MiniMax-M1-40k (2026-11)",
     reasoning=THINK,
     tools=tagged_objects((Lit("<tool_calls>"), Maybe((Lit("\n"),))), "</tool_calls>"),

@@ -91,6 +91,7 @@ _CALL_K3: Final = (
 
 KIMI_K3: Final = Format(
     name="kimi_k3",
+    constraint="kimi_k3",
     source="Kimi K3 as vLLM 0.33 and SGLang 0.5.23 read it",
     reasoning=ReasoningSyntax(
         starts=(_tag("open", "think"),),

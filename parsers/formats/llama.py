@@ -25,6 +25,7 @@ def _builtin(header: str, _declared: object) -> tuple[str, str]:
 
 LLAMA3_JSON: Final = Format(
     name="llama3_json",
+    constraint="llama3_json",
     source="chat template of meta-llama/Llama-3.1-8B-Instruct (2026-11)",
     tools=ToolSyntax(
         arguments=JsonCall(),

@@ -96,6 +96,7 @@ _M3_INVOKE: Final = (
 
 MINIMAX_M3: Final = Format(
     name="minimax_m3",
+    constraint="minimax_m3",
     source="MiniMax M3 as vLLM 0.33 and SGLang 0.5.23 read it",
     reasoning=ReasoningSyntax(
         starts=("<mm:think>",), ends=("</mm:think>",), interleaved=True, switches=("thinking_mode",)
@@ -118,6 +119,7 @@ _DOTS_SYNTAX, _DOTS_INVOKE = invokes(wrapper=_DOTS_WRAPPER, swallowed=("<|endofr
 
 DOTS: Final = Format(
     name="dots",
+    constraint="dots",
     source="dots as vLLM 0.33 and SGLang 0.5.23 read it",
     tools=ToolSyntax(
         arguments=_DOTS_SYNTAX,

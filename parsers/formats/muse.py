@@ -61,6 +61,7 @@ MUSE: Final = Format(
 # Blocks of one type each. A block's label (the text before its type) is part of its header.
 INKLING: Final = Format(
     name="inkling",
+    constraint="inkling",
     source="Inkling as vLLM 0.33 and SGLang 0.5.23 read it",
     reasoning=ReasoningSyntax(starts=("<|content_thinking|>",), ends=("<|end_message|>",), interleaved=True),
     tools=ToolSyntax(

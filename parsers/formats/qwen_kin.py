@@ -15,6 +15,7 @@ __all__ = ["GRANITE_THINKING_PARSER", "MIMO", "MINICPMV", "NEMOTRON_V3", "SEED_O
 
 SEED_OSS: Final = Format(
     name="seed_oss",
+    constraint="seed_oss",
     source="chat template of ByteDance-Seed/Seed-OSS-36B-Instruct (2026-11)",
     reasoning=ReasoningSyntax(
         starts=("<seed:think>",),

@@ -38,6 +38,7 @@ _PLAMO_CALL: Final = (
 
 PLAMO3: Final = Format(
     name="plamo3",
+    constraint="plamo3",
     source="chat template of pfnet/plamo-3-nict-8b-base's chat variant (2026-11)",
     reasoning=ReasoningSyntax(
         starts=(_plamo("begin_think"),),
@@ -61,6 +62,7 @@ PLAMO3: Final = Format(
 
 SOLAR: Final = Format(
     name="solar",
+    constraint="solar",
     source="chat template of upstage/Solar-Open-100B (2026-11)",
     reasoning=ReasoningSyntax(starts=("<|think|>",), ends=("<|end|>", "<|content|>"), interleaved=True),
     tools=ToolSyntax(
@@ -83,6 +85,7 @@ SOLAR: Final = Format(
 
 FUNCTIONARY_V31: Final = Format(
     name="functionary_v31",
+    constraint="functionary_v31",
     source="meetkai/functionary-small-v3.1 (2026-11)",
     tools=ToolSyntax(
         arguments=JsonObject(),
@@ -99,6 +102,7 @@ FUNCTIONARY_V31: Final = Format(
 # The prompt ends with `>>>`; what follows is a recipient, a line's end, and the recipient's text.
 FUNCTIONARY_V32: Final = Format(
     name="functionary_v32",
+    constraint="functionary_v32",
     source="meetkai/functionary-small-v3.2 (2026-11)",
     tools=ToolSyntax(
         arguments=JsonObject(),

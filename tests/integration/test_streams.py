@@ -7,7 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
+from tritonclient.grpc import service_pb2_grpc
 
 from support.openai_facts import facts, folded
 from support.serving import ReplayServer
@@ -16,6 +18,7 @@ from support.vectors import cases, chat_body, difference, replay_body
 from tristream.backend.detokenizer import Vocabulary, load_vocabulary
 from tristream.client import ChatClient
 from tristream.client.openai import ChatCompletions
+from tristream.client.wire import Endpoint, encode_body, infer_request
 from tristream.parsers import Message, fold
 
 STREAMS = 32
@@ -136,6 +139,25 @@ def test_hidden_reasoning_leaves_no_trace(model: str, replay: ReplayServer) -> N
     assert not message.logprobs
     assert message.usage is not None
     assert message.usage.reasoning_tokens
+
+
+@both
+@pytest.mark.parametrize("text", ["<think>\nsecret\n</think>\n\nYes.", "<think>\nsecret", "Yes. <think>secret</think>"])
+def test_no_byte_of_the_grpc_stream_tells_hidden_reasoning(model: str, text: str, replay: ReplayServer) -> None:
+    def stream(**members: Any) -> bytes:
+        body = chat_body(
+            {"text": text}, format="qwen3", logprobs=True, top_logprobs=2, return_token_ids=True, **members
+        )
+        with Endpoint(replay.grpc_url).connect(grpc) as channel:
+            call = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer
+            requests = iter((infer_request(model, encode_body(body), "hidden"),))
+            return b"".join(response.SerializeToString() for response in call(requests, timeout=60))
+
+    assert b"secret" in stream()
+    hidden = stream(include_reasoning=False)
+    assert b"secret" not in hidden
+    for tensor in (b"reasoning", b"token_ids", b"logprobs"):
+        assert tensor not in hidden.replace(b"reasoning_tokens", b"")
 
 
 @both

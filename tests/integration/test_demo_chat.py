@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ import jsonschema
 import pytest
 
 from support.probing import eventually, infer, metric
+from support.random_schemas import random_tool
 from support.serving import START_S
 from support.talking import ask_all
 from tristream.backend.deploy.repository import MODEL_VARIABLE
@@ -20,6 +22,10 @@ from tristream.client import ChatClient
 from tristream.parsers import Message, fold
 
 pytestmark = [pytest.mark.llm, pytest.mark.timeout(300)]
+
+ABREAST = 5
+SCHEMAS = int(os.environ.get("TRISTREAM_SCHEMAS", "5"))
+"""Random schemas that the model is held to; `TRISTREAM_SCHEMAS=50` for the long run."""
 
 both = pytest.mark.parametrize("model", ["chat", "chat_direct"])
 
@@ -110,6 +116,29 @@ def test_chats_that_are_decoded_together_keep_their_own(demo: TritonServer) -> N
     for index in (0, 2):
         assert "Paris" in (answers[index].content or "")
         schema_valid_call(answers[index + 1])
+
+
+@pytest.mark.parametrize("part", range(SCHEMAS // ABREAST))
+def test_calls_under_random_schemas_fit_them(part: int, demo: TritonServer) -> None:
+    tools = [random_tool(seed) for seed in range(part * ABREAST, (part + 1) * ABREAST)]
+    bodies = [
+        {
+            "messages": [{"role": "user", "content": "Please call the tool with values that you choose."}],
+            "tools": [tool],
+            "tool_choice": "required"
+            if number % 2
+            else {"type": "function", "function": {"name": f"tool_{part * ABREAST + number}"}},
+            "seed": number,
+            "max_tokens": 600,
+        }
+        for number, tool in enumerate(tools)
+    ]
+    for tool, message in zip(tools, ask_all(demo.grpc_url, [("chat", body) for body in bodies]), strict=True):
+        assert isinstance(message, Message), message
+        (call,) = message.tool_calls
+        assert (call.name, call.status) == (tool["function"]["name"], "complete")
+        assert message.finish_reason in ("tool_calls", "stop")
+        jsonschema.validate(json.loads(call.arguments), tool["function"]["parameters"])
 
 
 @both

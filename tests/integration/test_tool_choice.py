@@ -10,7 +10,7 @@ import pytest
 from support.serving import ReplayServer
 from support.vectors import chat_body
 from tristream.client import ChatClient
-from tristream.parsers import Message, MessageDelta, fold
+from tristream.parsers import Message
 
 CITY: Final = {"city": "Paris", "days": 3}
 ZONE: Final = {"zone": "UTC"}
@@ -79,26 +79,29 @@ def test_tool_choice(choice: str, format: str, streamed: bool, model: str, repla
         named = choice == "named"
         texts = (FIRST_OF[format], json.dumps(CITY)) if named else (OWN[format], FORCED)
         for text, expected in zip(texts, (of_own, of_forced), strict=True):
-            body = chat_body(
-                {"text": text, "delay_ms": 4}, format=format, tools=TOOLS, tool_choice=tool_choice, stream=streamed
-            )
-            deltas = list(client.stream(body, model=model))
-            message = fold(deltas)
+            body = chat_body({"text": text}, format=format, tools=TOOLS, tool_choice=tool_choice, stream=streamed)
+            message = client.complete(body, model=model)
             assert calls(message) == expected, text
             assert all(call.status == "complete" for call in message.tool_calls)
             assert message.finish_reason == (finish if expected else "stop"), text
             if expected:
                 assert message.content is None
-                announced_before_the_end(deltas)
             elif text is FORCED:
                 assert message.content == FORCED  # under auto and none a JSON answer is an answer
 
 
-def announced_before_the_end(deltas: list[MessageDelta]) -> None:
-    """A call's name comes when it begins, not when it is whole."""
-    first = [call for delta in deltas for call in delta.tool_calls if call.index == 0]
-    assert first[0].name
-    assert not first[0].status
+@pytest.mark.parametrize("model", ["chat", "chat_direct"])
+@pytest.mark.parametrize("text", [*OWN, "forced"])
+def test_a_call_is_announced_when_it_begins(text: str, model: str, replay: ReplayServer) -> None:
+    format = "hermes" if text == "forced" else text
+    directive = {"text": FORCED if text == "forced" else OWN[text], "delay_ms": 10}
+    body = chat_body(directive, format=format, tools=TOOLS, tool_choice="required")
+    with ChatClient(replay.grpc_url, timeout=60) as client:
+        deltas = list(client.stream(body, model=model))
+    for index in (0, 1):
+        parts = [call for delta in deltas for call in delta.tool_calls if call.index == index]
+        assert parts[0].name
+        assert len(parts) > 2
 
 
 @pytest.mark.parametrize("model", ["chat", "chat_direct"])

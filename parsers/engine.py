@@ -68,7 +68,7 @@ class Engine:
     __slots__ = (
         "__weakref__", "_admit", "_as_text", "_at_start", "_attempts", "_awaited", "_between_text", "_call",
         "_call_start", "_closed", "_compiled", "_decoder", "_dropping", "_events", "_forced", "_function", "_max_held",
-        "_named", "_origin", "_own_refused", "_raw", "_raw_bound", "_raw_size", "_scanners", "_text_seen", "_tools",
+        "_named", "_origin", "_raw", "_raw_bound", "_raw_size", "_scanners", "_text_seen", "_tools",
         "_unclosed", "_wrapper", "_wrapper_before", "held", "position", "state",
     )  # fmt: skip
 
@@ -107,7 +107,6 @@ class Engine:
         self._decoder: Decoder | None = None
         self._call: Transition | None = None
         self._origin = State.CONTENT  # where the running call was found
-        self._own_refused = False  # content starts with no call of the format's own form
         self._named = False
         self._as_text = False  # the running call was not admitted
         self._raw: list[str] = []  # text of the running call while its name is not certain
@@ -330,13 +329,6 @@ class Engine:
             self._text(buffer, pos, start)
             return start
         forced = self._forced
-        # Under `required` the format's own form comes first: only it has rows for what separates its calls.
-        own_first = forced is None or (self._function is None and not self._own_refused)
-        if starts is not None and own_first:
-            end = self._candidate(starts, buffer, pos, final, pos)
-            if end != NO:
-                return -pos - 1 if end == MORE else end
-            self._own_refused = True
         if forced is not None and forced.starts is not None and not self._text_seen and buffer[pos] in "[{":
             end = self._candidate(forced.starts, buffer, pos, final, pos)
             if end == MORE:
@@ -346,7 +338,7 @@ class Engine:
                 self._compiled = forced
                 self._scanners = forced.scanners
                 return end
-        if starts is not None and not own_first:
+        if starts is not None:
             end = self._candidate(starts, buffer, pos, final, pos)
             if end != NO:
                 return -pos - 1 if end == MORE else end

@@ -41,6 +41,8 @@ _ALIASES: Final = {
     "float": "number", "double": "number", "decimal": "number",
     "bool": "boolean", "dict": "object", "map": "object", "list": "array", "tuple": "array",
 }  # fmt: skip
+_LISTS: Final = ("anyOf", "oneOf", "allOf")
+_COMBINING: Final = frozenset((*_LISTS, "$ref"))
 _KINDS: Final = frozenset({"string", "integer", "number", "boolean", "object", "array", "null"})
 
 
@@ -185,16 +187,15 @@ def kinds_of(schema: Any, root: Any) -> frozenset[str]:
 
 
 def _words_of(schema: Any, root: Any) -> frozenset[str]:
-    """The strings that an `enum` or `const` lists; empty where another string may be admitted too."""
-    if not isinstance(schema, Mapping):
-        return frozenset()
-    values = schema["enum"] if isinstance(schema.get("enum"), list) else []
-    if "const" in schema:
-        values = [schema["const"]]
-    if not values and isinstance(schema.get("anyOf"), list):
-        options = [_words_of(option, root) for option in schema["anyOf"] if "string" in kinds_of(option, root)]
-        return frozenset().union(*options) if options and all(options) else frozenset()
-    return frozenset(value for value in values if isinstance(value, str))
+    """The strings that `enum` or `const` list; empty where another string may be admitted too."""
+    words: set[str] = set()
+    for branch in _branches(schema, root, 0):
+        values = [branch["const"]] if "const" in branch else branch.get("enum")
+        if isinstance(values, list):
+            words.update(value for value in values if isinstance(value, str))
+        elif _COMBINING.isdisjoint(branch) and "string" in (kinds_of(branch, root) or ("string",)):
+            return frozenset()
+    return frozenset(words)
 
 
 def _branches(schema: Any, root: Any, depth: int) -> Iterator[Mapping[str, Any]]:
@@ -210,7 +211,7 @@ def _branches(schema: Any, root: Any, depth: int) -> Iterator[Mapping[str, Any]]
             target = target.get(key) if isinstance(target, Mapping) else None
         # Every hop counts double, so that a circle of references ends after 32.
         yield from _branches(target, root, depth + 2)
-    for word in ("anyOf", "oneOf", "allOf"):
+    for word in _LISTS:
         options = schema.get(word)
         for option in options if isinstance(options, list) else ():
             yield from _branches(option, root, depth + 1)

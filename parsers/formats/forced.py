@@ -12,7 +12,7 @@ from typing import Final
 from ..arguments.forced import FORCED_KEYS, NamedObject
 from ..arguments.json_calls import JsonCall, call_object_ahead
 from ..format import Opener, ToolSyntax
-from ..header import Ahead, Blanks, Lit
+from ..header import Ahead, Blanks, Lit, here
 
 __all__ = ["FORCED_NAMED", "FORCED_REQUIRED"]
 
@@ -24,7 +24,8 @@ _NEXT: Final = (Lit(","), Blanks(), _OBJECT)
 FORCED_REQUIRED: Final = ToolSyntax(
     arguments=JsonCall(),
     unmarked=(_LIST, Opener((_OBJECT,), JsonCall(), wrapper=False)),
-    inner=(_NEXT,),
+    # Llama's own form, bare objects with `;` between them, is read by the same rows.
+    inner=(_NEXT, Opener((*here(";"), Blanks(), _OBJECT), JsonCall(), wrapper=False)),
     closers=((Lit("]"),),),
     trusts_unmarked=True,
 )

@@ -1,7 +1,8 @@
 """The LLM behind a Triton's gRPC port, called with `tritonclient`'s stub on an asyncio loop.
 
 One stream of gRPC per request: its end is the request's end, and cancelling it reaches an LLM of any backend, also
-one on another server (TRITON.md, "Calling the LLM from a Python model"). The tensors are those of `contract.LLM`.
+one on another server (TRITON.md, "Calling the LLM from a Python model"). The tensors are its
+backend's: `llm_inputs.py`, `llm_outputs.py`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from typing import Any, Final
 import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
-from tritonclient.utils import deserialize_bytes_tensor, triton_to_np_dtype
+from tritonclient.utils import deserialize_bytes_tensor, np_to_triton_dtype, triton_to_np_dtype
 
 from tristream.parsers.errors import TristreamError
 
+from .llm_inputs import LLM_INPUTS, InputOptions, Prompt
+from .llm_outputs import LlmBackend
 from .pb import Array
-from .prompt import Prompt
 from .refusals import LlmUnavailableError
 
 __all__ = ["LlmCall", "LlmClient", "LlmLostError"]
@@ -121,14 +123,30 @@ class LlmClient:
         url: `host:port` of its gRPC.
         model: the LLM's name there.
         connect_timeout_s: seconds to wait for a connection.
+        backend: whose input tensors it has.
+        options: what is needed to write them.
         takes_stop: whether it ends a stream on an input `stop`.
+        batched: whether it batches; None: as its backend usually does.
     """
 
-    def __init__(self, url: str, model: str, connect_timeout_s: float, *, takes_stop: bool) -> None:
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        connect_timeout_s: float,
+        *,
+        backend: LlmBackend,
+        options: InputOptions,
+        takes_stop: bool,
+        batched: bool | None = None,
+    ) -> None:
         self.url = url
         self._model = model
         self._connect_timeout_s = connect_timeout_s
+        self._inputs = LLM_INPUTS[backend]
+        self._options = options
         self._takes_stop = takes_stop
+        self._batched = batched
         self._channel = grpc.aio.insecure_channel(url, options=CHANNEL_OPTIONS)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
@@ -145,13 +163,7 @@ class LlmClient:
             except TimeoutError:
                 found = f"the LLM's server does not answer within {self._connect_timeout_s:g} s (connect_timeout_s)"
                 raise LlmUnavailableError(f"{found}; the server's log names it") from None
-        tensors = {
-            "stream_id": ("BYTES", 1, _packed(stream_id)),
-            "input_ids": ("INT32", len(prompt.input_ids), struct.pack(f"<{len(prompt.input_ids)}i", *prompt.input_ids)),
-            "sampling": ("BYTES", 1, _packed(prompt.sampling)),
-            "constraint": ("BYTES", 1, _packed(prompt.constraint)),
-        }
-        return LlmCall(self._stub, self._request(stream_id, tensors))
+        return LlmCall(self._stub, self._request(stream_id, self._inputs.write(stream_id, prompt, self._options)))
 
     async def stop(self, stream_id: str, seconds: float) -> None:
         """Ask the LLM to end a stream, where it takes that. Its answer does not matter; never raises.
@@ -160,11 +172,11 @@ class LlmClient:
             stream_id: which.
             seconds: how long to wait at most.
         """
-        if not self._takes_stop:
+        if self._inputs.stop is None or not self._takes_stop:
             return
-        tensors = {"stream_id": ("BYTES", 1, _packed(stream_id)), "stop": ("BOOL", 1, b"\x01")}
+        request = self._request(stream_id, self._inputs.stop(stream_id))
         try:
-            async for _ in self._stub.ModelStreamInfer(_once(self._request("", tensors)), timeout=seconds):
+            async for _ in self._stub.ModelStreamInfer(_once(request), timeout=seconds):
                 pass
         except grpc.aio.AioRpcError:
             pass  # the LLM or its server is gone, and with it the stream
@@ -173,11 +185,12 @@ class LlmClient:
         """Close the channel."""
         await self._channel.close()
 
-    def _request(self, request_id: str, tensors: Mapping[str, tuple[str, int, bytes]]) -> Any:
+    def _request(self, request_id: str, tensors: Mapping[str, Array]) -> Any:
         request = service_pb2.ModelInferRequest(model_name=self._model, id=request_id)
-        for name, (datatype, length, raw) in tensors.items():
-            request.inputs.add(name=name, datatype=datatype, shape=[length])
-            request.raw_input_contents.append(raw)
+        for name, array in self._inputs.with_batch(tensors, batched=self._batched).items():
+            request.inputs.add(name=name, datatype=np_to_triton_dtype(array.dtype), shape=array.shape)
+            is_text = array.dtype == np.object_
+            request.raw_input_contents.append(b"".join(map(_packed, array.flat)) if is_text else array.tobytes())
         return request
 
 
@@ -185,9 +198,8 @@ async def _once(request: Any) -> AsyncIterator[Any]:
     yield request
 
 
-def _packed(text: str) -> bytes:
+def _packed(data: bytes) -> bytes:
     """One BYTES element as Triton packs it: length, then bytes."""
-    data = text.encode()
     return struct.pack("<I", len(data)) + data
 
 

@@ -7,7 +7,6 @@ anything is generated, as a `RequestError` that names the field, what was found 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tristream.parsers import load_format
@@ -24,12 +23,15 @@ from .errors import SettingsError
 from .format_choice import check_template, choose_format
 from .json_schemas import check_schema
 from .json_text import parse_json
+from .llm_inputs import LLM_INPUTS, InputOptions, Prompt, check_sampling, reaches
+from .llm_outputs import BACKENDS
 from .prompt_settings import PromptSettings, char_bounds, json_setting
 from .rendering import ChatTemplate, check_variables
 from .request_body import ChatBody, SamplingBody, read_body, validated
 from .tensors import compact_json
+from .tokenizer_facts import end_ids
 
-__all__ = ["Prompt", "PromptBuilder", "PromptSettings"]
+__all__ = ["PromptBuilder", "PromptSettings"]
 
 PROMPT_TAIL_CHARS: Final = 4096
 """End of the prompt that the parser sees: the current turn's last reasoning marker stands in it."""
@@ -42,6 +44,7 @@ PARSER_MEMBERS: Final = (
     "unknown_tool",
     "force_nonempty_content",
     "logprobs",
+    "top_logprobs",
     "reasoning_logprobs",
     "return_token_ids",
     "chat_template_kwargs",
@@ -54,34 +57,18 @@ PARSER_MEMBERS: Final = (
 """Members of the body that the parser's options read; the rest stays here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A checked request, ready for the LLM.
-
-    Args:
-        input_ids: the rendered prompt.
-        sampling: JSON for the tensor `sampling`.
-        constraint: JSON for the tensor `constraint`; "" holds nothing.
-        opening: the `open` message as a mapping, without `stream_id`.
-    """
-
-    input_ids: list[int]
-    sampling: str
-    constraint: str
-    opening: Mapping[str, Any]
-
-
 class PromptBuilder:
     """Checks and renders requests; immutable once built.
 
     Args:
         settings: the model's parameters.
+        direct: the LLM is called by who builds the prompt, not as the next step of an ensemble.
 
     Raises:
         SettingsError: one of them cannot be used.
     """
 
-    def __init__(self, settings: PromptSettings) -> None:
+    def __init__(self, settings: PromptSettings, *, direct: bool = False) -> None:
         if settings.tokenizer is None:
             raise SettingsError("tokenizer", "nothing", "a Hugging Face folder with a tokenizer")
         self.settings = settings
@@ -100,6 +87,17 @@ class PromptBuilder:
         except RequestError as error:
             raise SettingsError(error.field, error.found, error.allowed) from None
         self._defaults = {name: value for name, value in self._defaults.items() if name in SamplingBody.model_fields}
+        self._direct = direct
+        self.input_options = InputOptions(
+            self.template.encode,
+            settings.end_ids() or end_ids(settings.tokenizer),
+            self.template.added_bos,
+            settings.guide_type,
+        )
+        """What is needed to write a prompt's tensors (`llm_inputs.py`)."""
+        if settings.constraints and settings.tool_strict_level != "auto" and not self._constrained():
+            found = f"{settings.tool_strict_level!r}, which this LLM's backend cannot hold"
+            raise SettingsError("tool_strict_level", found, "'auto'; or constraints: false, and nothing is held")
 
     def warm_up(self) -> None:
         """Do once what the first request would pay for."""
@@ -127,18 +125,27 @@ class PromptBuilder:
         prompt = self._render(body, raw, options)
         input_ids = self.template.encode(prompt)
         max_tokens = self._check_length(body, len(input_ids))
+        context = self.template.max_context
+        if max_tokens is None and context is not None and LLM_INPUTS[settings.llm_backend].bounded:
+            max_tokens = context - len(input_ids)
+        sampling = self._sampling(body, max_tokens)
+        check_sampling(settings.llm_backend, sampling, direct=self._direct)
         constraint = self._constraint(spec, options, body, prompt, schema) if settings.constraints else None
-        return Prompt(
-            input_ids,
-            compact_json(self._sampling(body, max_tokens)),
-            compact_json({"structural_tag": constraint}) if constraint else "",
-            {
-                "request": _parser_request(raw, options),
-                "format": name,
-                "prompt_tail": prompt[-PROMPT_TAIL_CHARS:],
-                "prompt_tokens": len(input_ids),
-            },
-        )
+        if constraint is not None and not self._constrained():
+            raise _unheld(options, body)
+        opening = {
+            "request": _parser_request(raw, options),
+            "format": name,
+            "prompt_tail": prompt[-PROMPT_TAIL_CHARS:],
+            "prompt_tokens": len(input_ids),
+        }
+        if not BACKENDS[settings.llm_backend].names_end:
+            ends = () if sampling["ignore_eos"] else self.input_options.end_ids
+            opening |= {"end_ids": list(ends), "max_tokens": sampling["max_tokens"]}
+        return Prompt(prompt, input_ids, sampling, constraint, opening)
+
+    def _constrained(self) -> bool:
+        return reaches(LLM_INPUTS[self.settings.llm_backend].constrained, direct=self._direct)
 
     def _check_tools(self, raw: Mapping[str, Any]) -> None:
         tools = raw.get("tools")
@@ -262,6 +269,16 @@ _STANDARD_SAMPLING: Final[Mapping[str, Any]] = {
     "ignore_eos": False,
 }
 """OpenAI's defaults, and none where OpenAI has no such member."""
+
+
+def _unheld(options: ChatOptions, body: ChatBody) -> RequestError:
+    """The refusal of a request that an LLM without constraints cannot be held to."""
+    allowed = "what needs no constraint: this LLM's backend takes none"
+    if body.response_format is not None and body.response_format.type != "text":
+        return RequestError("response_format.type", repr(body.response_format.type), f"'text', or {allowed}")
+    if options.tool_choice != "auto":
+        return RequestError("tool_choice", "a choice that demands a call", f"'auto' or 'none', or {allowed}")
+    return RequestError("tools", "a tool with `strict: true`", f"tools without, or {allowed}")
 
 
 def _reasoning_markers(spec: Format) -> tuple[str, ...]:

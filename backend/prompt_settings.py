@@ -11,6 +11,7 @@ from tristream.parsers.errors import RequestError
 
 from .errors import SettingsError
 from .json_text import json_type, parse_json
+from .llm_inputs import GuideType
 from .settings import StreamSettings, limited
 
 __all__ = ["PromptSettings", "char_bounds", "json_setting"]
@@ -34,7 +35,10 @@ class PromptSettings(StreamSettings):
         auto_tools: `model`: under `auto` the model decides. `call`: for models too small to decide: it is held
             to one call (under `required` too), and to text where the last message is a tool's result.
         reasoning_chars: fewest and most characters of reasoning, `20-160`; absent = as the model likes.
-        constraints: send constraints to the LLM; false where it takes none.
+        constraints: send constraints to the LLM. false: nothing is held, and nothing refused for it. Where true and
+            the LLM's backend takes none, what must be held is refused.
+        guide_type: how TensorRT-LLM is told a constraint.
+        llm_batched: the LLM's model has `max_batch_size` over 0; absent = as its backend usually has it.
         strict_self_check: a chat template that the format does not read back is an error, not a warning.
     """
 
@@ -51,6 +55,8 @@ class PromptSettings(StreamSettings):
     auto_tools: Literal["model", "call"] = "model"
     reasoning_chars: str = ""
     constraints: bool = True
+    guide_type: GuideType = "ebnf_grammar"
+    llm_batched: bool | None = None
     strict_self_check: bool = False
 
 

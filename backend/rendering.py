@@ -24,6 +24,7 @@ from .errors import SettingsError
 from .json_text import shown
 from .null_content import PRELUDE, without_content
 from .request_body import ChatMessage
+from .tokenizer_facts import added_bos, context_length
 
 __all__ = ["ChatTemplate", "check_variables"]
 
@@ -39,9 +40,6 @@ RENDERERS_OWN: Final = frozenset(
 )  # fmt: skip
 """What the renderer passes itself (`apply_chat_template` of transformers 4.56 to 5.24): a client that could set
 these would replace the template or the conversation. `reasoning_effort` is a member of the body."""
-
-NO_LENGTH: Final = 10**9
-"""tokenizer_config.json writes 10^30 where there is no `model_max_length`."""
 
 MAX_TEMPLATE_MESSAGE: Final = 300
 
@@ -81,7 +79,7 @@ class ChatTemplate:
         """Names that a client may set in `chat_template_kwargs`."""
         self.reads_effort = "reasoning_effort" in self._read
         self.reads_tools = "tools" in self._read
-        self.max_context = max_context or _context(folder, self._tokenizer)
+        self.max_context = max_context or context_length(folder, self._tokenizer)
         """Most tokens of prompt and answer together; None where nobody says."""
         self.added_ids = {token.content: number for number, token in self._tokenizer.added_tokens_decoder.items()}
         """Added tokens of the tokenizer: spelling -> id."""
@@ -90,6 +88,8 @@ class ChatTemplate:
             token.content for token in self._tokenizer.added_tokens_decoder.values() if token.special
         )
         """Spellings of the tokens that the tokenizer flags special."""
+        self.added_bos = added_bos(self._tokenizer)
+        """The token that begins every text where the tokenizer is asked for special tokens; "" if none does."""
         self._null_content = False
         self._as_objects = self._find_form_of_calls()
 
@@ -272,20 +272,6 @@ def _read_template(path: Path | None) -> str | None:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError("chat_template", f"{path} ({error})", "a jinja file") from None
-
-
-def _context(folder: Path, tokenizer: Any) -> int | None:
-    """The model's context: config.json, else the tokenizer's length."""
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        config = {}
-    for part in (config, config.get("text_config") or {}):
-        length = part.get("max_position_embeddings")
-        if isinstance(length, int) and length > 0:
-            return length
-    length = tokenizer.model_max_length
-    return int(length) if length < NO_LENGTH else None
 
 
 def check_variables(template: ChatTemplate, variables: Mapping[str, Any], field: str) -> None:

@@ -21,10 +21,11 @@ from tristream.backend.errors import SettingsError, UnavailableError
 from tristream.backend.format_choice import log_remarks
 from tristream.backend.lifeline import end_with_server
 from tristream.backend.llm_client import LlmCall, LlmClient, LlmLostError
+from tristream.backend.llm_inputs import Prompt
 from tristream.backend.metrics import Metrics
 from tristream.backend.opening import Opening
 from tristream.backend.pb import Array, PbModule, PbRequest
-from tristream.backend.prompt import Prompt, PromptBuilder, PromptSettings
+from tristream.backend.prompt import PromptBuilder, PromptSettings
 from tristream.backend.refusals import LlmUnavailableError, refusal
 from tristream.backend.responder import Responder, log_unexpected
 from tristream.backend.settings import ModelArguments, limited, read_settings
@@ -60,7 +61,7 @@ class ChatDirectSettings(PromptSettings):
     Args:
         llm: the LLM's model name.
         llm_url: `host:port` of its server's gRPC; "" is this server.
-        llm_takes_stop: it ends a stream on an input `stop`, as our `llm` does.
+        llm_takes_stop: it ends a stream on an input `stop`, if its backend has one.
         max_streams: most live streams of an instance; a further one is refused.
         connect_timeout_s: seconds to wait for a connection to the LLM.
         first_token_timeout_s: seconds to wait for its first token: its queue and its prefill.
@@ -104,7 +105,7 @@ class ChatDirectModel:
         if not arguments.config.get("model_transaction_policy", {}).get("decoupled"):
             raise SettingsError("model_transaction_policy", "decoupled: false", "decoupled: true")
         self._settings = settings = read_settings(ChatDirectSettings, arguments.parameters, arguments.directory)
-        self._builder = PromptBuilder(settings)
+        self._builder = PromptBuilder(settings, direct=True)
         log_remarks(self._pb, self._builder.remarks)
         self._builder.warm_up()
         assert settings.tokenizer is not None  # the builder has checked it
@@ -120,7 +121,15 @@ class ChatDirectModel:
     async def _connect(self) -> None:
         settings = self._settings
         url = settings.llm_url or os.environ.get(LLM_URL_VARIABLE) or DEFAULT_LLM_URL
-        self._llm = LlmClient(url, settings.llm, settings.connect_timeout_s, takes_stop=settings.llm_takes_stop)
+        self._llm = LlmClient(
+            url,
+            settings.llm,
+            settings.connect_timeout_s,
+            backend=settings.llm_backend,
+            options=self._builder.input_options,
+            takes_stop=settings.llm_takes_stop,
+            batched=settings.llm_batched,
+        )
         self._housekeeping = asyncio.create_task(self._keep_house())
 
     def execute(self, requests: Sequence[PbRequest]) -> None:
@@ -163,6 +172,8 @@ class ChatDirectModel:
                 prompt.opening["format"],
                 prompt.opening["prompt_tail"],
                 prompt.opening["prompt_tokens"],
+                end_ids=tuple(prompt.opening.get("end_ids", ())),
+                max_tokens=prompt.opening.get("max_tokens"),
             )
             stream = Stream.open(opening, self._vocabulary, settings)
             self._loop.call_soon_threadsafe(self._start, stream, prompt, responder)

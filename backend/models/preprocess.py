@@ -14,18 +14,23 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tristream.backend.contract import POSTPROCESS, PREPROCESS
+from tristream.backend.contract import POSTPROCESS
 from tristream.backend.errors import BUSY_PREFIX, UnavailableError
 from tristream.backend.format_choice import log_remarks
 from tristream.backend.lifeline import end_with_server
+from tristream.backend.llm_inputs import LLM_INPUTS, Prompt
+from tristream.backend.opening import client_key
 from tristream.backend.pb import PbModule, PbRequest
-from tristream.backend.prompt import Prompt, PromptBuilder, PromptSettings
+from tristream.backend.prompt import PromptBuilder, PromptSettings
 from tristream.backend.responder import log_unexpected, triton_error
 from tristream.backend.settings import ModelArguments, limited, read_settings
-from tristream.backend.tensors import compact_json, input_tensors, ints_array, read_text, text_array
+from tristream.backend.tensors import compact_json, input_tensors, read_text, text_array
 from tristream.parsers.errors import RequestError
 
 __all__ = ["OpenRefusedError", "PreprocessModel", "PreprocessSettings", "mint_stream_id", "read_request"]
+
+SEQUENCE_PARAMETER: Final = "sequence_id"
+"""The response parameter that gives an ensemble's later steps another correlation id (TRITON.md, ensembles, 3)."""
 
 MAX_OPENS: Final = 8
 """Opens on their way at once, each with a thread. One takes 2 ms; only a `postprocess` that hangs fills them all."""
@@ -71,6 +76,15 @@ def read_request(request: PbRequest) -> str:
     return read_text(inputs["request"])
 
 
+def takes_parameters(pb: PbModule) -> bool:
+    """Can a response of the Python backend carry parameters? From Triton 25.02 on."""
+    try:
+        pb.InferenceResponse(output_tensors=[], parameters={})
+    except TypeError:
+        return False
+    return True
+
+
 class PreprocessModel:
     """What Triton calls `TritonPythonModel`; see `model_repository/preprocess/1/model.py`.
 
@@ -95,6 +109,11 @@ class PreprocessModel:
         self._builder = PromptBuilder(self._settings)
         log_remarks(self._pb, self._builder.remarks)
         self._builder.warm_up()
+        self._inputs = LLM_INPUTS[self._settings.llm_backend]
+        self._echoed = any(spec.name == "stream_id" for spec in self._inputs.tensors)
+        """The LLM's model takes the stream's id and says it again with every step."""
+        self._renames = takes_parameters(self._pb)
+        """This server takes response parameters, and with them a new correlation id for the steps that follow."""
         self._pool = ThreadPoolExecutor(MAX_OPENS, thread_name_prefix="open")
 
     def execute(self, requests: Sequence[PbRequest]) -> list[Any]:
@@ -104,7 +123,8 @@ class PreprocessModel:
             requests: each `request` STRING [1].
 
         Returns:
-            For each `stream_id` STRING [1], `input_ids` INT32 [k], `sampling` STRING [1], `constraint` STRING [1].
+            For each the inputs of the LLM's backend (`llm_inputs.py`); of our `llm` `stream_id` STRING [1],
+            `input_ids` INT32 [k], `sampling` STRING [1], `constraint` STRING [1].
         """
         opened = [self._begin(request) for request in requests]
         return [self._response(*begun) for begun in opened]
@@ -113,11 +133,22 @@ class PreprocessModel:
         """Let go of the threads; one that hangs is not waited for."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
+    def _key(self, request: PbRequest) -> str:
+        """The key under which the stream's tokens will come to `postprocess`.
+
+        Raises:
+            RequestError: nobody can say: the client has to choose an id, and has not.
+        """
+        if self._echoed:
+            return mint_stream_id()
+        # the correlation id of all later steps, 63 random bits; on older servers the client's own ids
+        return str(secrets.randbits(63) or 1) if self._renames else client_key(request)
+
     def _begin(self, request: PbRequest) -> tuple[str, Prompt | BaseException, Future[None] | None]:
         """Build the prompt and send the `open`; several requests' opens travel together."""
         try:
             prompt = self._builder.build(read_request(request))
-            stream_id = mint_stream_id()
+            stream_id = self._key(request)
             opening = {"stream_id": stream_id, **prompt.opening, "sent_at": self._clock()}
             return stream_id, prompt, self._pool.submit(self._open, compact_json(opening))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this request's and no other's
@@ -135,16 +166,12 @@ class PreprocessModel:
         except Exception as error:  # noqa: BLE001 - as above
             log_unexpected(pb, error)
             return pb.InferenceResponse(output_tensors=[], error=triton_error(pb, error))
-        values = (
-            text_array(stream_id),
-            ints_array(prompt.input_ids),
-            text_array(prompt.sampling),
-            text_array(prompt.constraint),
-        )
-        names = (spec.name for spec in PREPROCESS.outputs)
-        return pb.InferenceResponse(
-            output_tensors=[pb.Tensor(name, value) for name, value in zip(names, values, strict=True)]
-        )
+        arrays = self._inputs.write(stream_id, prompt, self._builder.input_options)
+        arrays = self._inputs.with_batch(arrays, batched=self._settings.llm_batched)
+        tensors = [pb.Tensor(name, array) for name, array in arrays.items()]
+        if self._echoed or not self._renames:
+            return pb.InferenceResponse(output_tensors=tensors)
+        return pb.InferenceResponse(output_tensors=tensors, parameters={SEQUENCE_PARAMETER: int(stream_id)})
 
     def _wait(self, sent: Future[None]) -> None:
         seconds = self._settings.open_timeout_s

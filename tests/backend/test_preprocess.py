@@ -160,3 +160,56 @@ def test_inputs_that_cannot_be_read(pb: Any, model: PreprocessModel, inputs: Any
     (response,) = model.execute([pb.request(inputs)])
     assert response.error().message().startswith(message)
     assert response.error().code() == pb.TritonError.INVALID_ARG
+
+
+VLLM = {"llm_backend": "vllm", "match": "text"}
+
+
+def test_an_unchanged_llm_gets_its_own_inputs(pb: Any, bls: type[FakeBls], demo_model: Path, project: Path) -> None:
+    """On a server without response parameters the client's own ids tell the streams apart."""
+    model = load(pb, demo_model, project, **VLLM)
+    requests = [pb.request({"request": body()}, request_id="mine"), pb.request({"request": body()}, correlation_id=77)]
+    for response, key in zip(model.execute(requests), ("mine", "77"), strict=True):
+        outputs = tensors(response)
+        assert outputs["text_input"][0].decode().endswith("assistant\n<think>\n")
+        assert outputs["return_finish_reason"].tolist() == [True]
+        assert json.loads(outputs["sampling_parameters"][0])["skip_special_tokens"] is False
+        assert bls.sent.pop(0)["stream_id"] == key
+    (refused,) = model.execute([pb.request({"request": body()})])
+    assert refused.error().message().startswith("id: found neither a request id nor a correlation id; allowed: ")
+    assert refused.error().code() == pb.TritonError.INVALID_ARG
+    assert not bls.sent
+    model.finalize()
+
+
+def test_where_responses_have_parameters_the_later_steps_get_a_correlation_id_of_ours(
+    pb: Any, bls: type[FakeBls], demo_model: Path, project: Path
+) -> None:
+    class Response(type(pb).InferenceResponse):  # type: ignore[misc]
+        def __init__(self, output_tensors: Any = (), error: Any = None, parameters: Any = None) -> None:
+            super().__init__(output_tensors, error)
+            self.said = parameters
+
+    pb.InferenceResponse = Response
+    model = load(pb, demo_model, project, **VLLM)
+    said = [model.execute([pb.request({"request": body()}, request_id="mine")])[0].said for _ in range(2)]
+    numbers = [each["sequence_id"] for each in said]
+    assert numbers[0] != numbers[1]
+    assert all(0 < number < 2**63 for number in numbers)
+    assert [opened["stream_id"] for opened in bls.sent] == [str(number) for number in numbers]
+    model.finalize()
+    ours = load(pb, demo_model, project)
+    assert ours.execute([pb.request({"request": body()})])[0].said is None, "our llm echoes its stream_id"
+    ours.finalize()
+
+
+def test_where_the_end_is_not_named_the_open_says_how_it_is_seen(
+    pb: Any, bls: type[FakeBls], demo_model: Path, project: Path
+) -> None:
+    model = load(pb, demo_model, project, llm_backend="tensorrtllm", constraints="false", auto_tools="model")
+    requests = [body(max_tokens=5), body(ignore_eos=True)]
+    for response in model.execute([pb.request({"request": text}, request_id="a") for text in requests]):
+        assert tensors(response)["input_ids"].ndim == 2
+    room = 8192 - bls.sent[1]["prompt_tokens"]
+    assert [(opened["end_ids"], opened["max_tokens"]) for opened in bls.sent] == [([2], 5), ([], room)]
+    model.finalize()

@@ -343,7 +343,7 @@ ACCEPTED: dict[str, str] = {
 def test_good_requests_are_taken(name: str, builder: PromptBuilder) -> None:
     prompt = builder.build(ACCEPTED[name])
     assert prompt.input_ids
-    assert json.loads(prompt.sampling)["n"] == 1
+    assert prompt.sampling["n"] == 1
 
 
 def test_what_the_llm_and_the_parser_are_told(builder: PromptBuilder) -> None:
@@ -362,7 +362,7 @@ def test_what_the_llm_and_the_parser_are_told(builder: PromptBuilder) -> None:
             user="someone",
         )
     )
-    sampling = json.loads(prompt.sampling)
+    sampling = prompt.sampling
     assert sampling == {
         "max_tokens": 9,
         "temperature": 0.5,
@@ -379,7 +379,7 @@ def test_what_the_llm_and_the_parser_are_told(builder: PromptBuilder) -> None:
         "logprobs": False,
         "top_logprobs": 0,
     }
-    assert prompt.constraint == ""
+    assert prompt.constraint is None
     assert prompt.opening["format"] == "qwen3+hermes"
     assert prompt.opening["prompt_tokens"] == len(prompt.input_ids)
     assert prompt.opening["prompt_tail"].endswith("<|im_start|>assistant\n<think>\n")
@@ -401,7 +401,7 @@ def test_constraints_follow_request_prompt_and_settings(demo_model: Path, templa
     )
     builder = PromptBuilder(settings)
     thinking = {"enable_thinking": True}
-    held = builder.build(body(tools=[tool()], chat_template_kwargs=thinking)).constraint
+    held = json.dumps(builder.build(body(tools=[tool()], chat_template_kwargs=thinking)).constraint)
     assert "max_chars" in held
     assert "tags_with_separator" in held
     result = [
@@ -409,16 +409,16 @@ def test_constraints_follow_request_prompt_and_settings(demo_model: Path, templa
         {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]},
         {"role": "tool", "content": "1"},
     ]
-    answer = builder.build(body(messages=result, tools=[tool()], chat_template_kwargs=thinking)).constraint
+    answer = json.dumps(builder.build(body(messages=result, tools=[tool()], chat_template_kwargs=thinking)).constraint)
     assert "tags_with_separator" not in answer
     assert "max_chars" in answer
     plain = builder.build(body())
-    assert plain.constraint == ""
-    sampling = json.loads(plain.sampling)
+    assert plain.constraint is None
+    sampling = plain.sampling
     assert sampling["temperature"] == 0
     assert sampling["max_tokens"] == 8192 - len(plain.input_ids)
     free = PromptBuilder(PromptSettings(tokenizer=demo_model, chat_template=template_file, constraints=False))
-    assert free.build(body(tools=[tool()], tool_choice="required")).constraint == ""
+    assert free.build(body(tools=[tool()], tool_choice="required")).constraint is None
 
 
 def test_tools_are_left_out_of_the_prompt_where_none_may_be_called(builder: PromptBuilder) -> None:

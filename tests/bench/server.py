@@ -236,13 +236,13 @@ async def first_tokens(
     builder = PromptBuilder(PromptSettings(tokenizer=TOKENIZER, **free_settings()))
     text = json.dumps(body)
     prompt = builder.build(text)
-    request = {"input_ids": prompt.input_ids, "sampling": prompt.sampling, "constraint": prompt.constraint}
+    request = {"input_ids": prompt.input_ids, "sampling": json.dumps(prompt.sampling), "constraint": ""}
     alone: dict[str, list[float]] = {"render": [], "llm": [], "chat": [], "chat_echo": []}
     for number in range(samples + 5):
         started = time.perf_counter()
         builder.build(text)
         taken = {"render": (time.perf_counter() - started) * 1000}
-        taken["llm"] = await load.first_ms("llm", {"stream_id": f"bench-{number}", **request})
+        taken["llm"] = await load.first_ms("llm", {**request, "stream_id": f"bench-{number}"})
         taken["chat"] = await load.first_ms("chat", {"request": text})
         taken["chat_echo"] = await load.first_ms("chat_echo", {"request": text})
         if number >= 5:  # the first ones warm up

@@ -130,7 +130,8 @@ class PromptBuilder:
             max_tokens = context - len(input_ids)
         sampling = self._sampling(body, max_tokens)
         check_sampling(settings.llm_backend, sampling, direct=self._direct)
-        constraint = self._constraint(spec, options, body, prompt, schema) if settings.constraints else None
+        budget = self._budget(spec, body)
+        constraint = self._constraint(spec, options, body, prompt, schema, budget) if settings.constraints else None
         if constraint is not None and not self._constrained():
             raise _unheld(options, body)
         opening = {
@@ -224,7 +225,13 @@ class PromptBuilder:
         return sampling
 
     def _constraint(
-        self, spec: Format, options: ChatOptions, body: ChatBody, prompt: str, schema: Mapping[str, Any] | bool | None
+        self,
+        spec: Format,
+        options: ChatOptions,
+        body: ChatBody,
+        prompt: str,
+        schema: Mapping[str, Any] | bool | None,
+        budget: int | None,
     ) -> dict[str, Any] | None:
         auto: AutoChoice = "model"
         if self.settings.auto_tools == "call":
@@ -234,7 +241,7 @@ class PromptBuilder:
         tag = build_constraint(
             options,
             calls=calls,
-            reasoning=self._reasoning(spec, options, prompt),
+            reasoning=self._reasoning(spec, options, prompt, budget),
             response_schema=schema,
             level=level,
             auto=auto,
@@ -246,15 +253,27 @@ class PromptBuilder:
             tag, {name: self.template.added_ids[name] for name in markers if name in self.template.added_ids}
         )
 
-    def _reasoning(self, spec: Format, options: ChatOptions, prompt: str) -> ReasoningShape | None:
+    def _budget(self, spec: Format, body: ChatBody) -> int | None:
+        """Most tokens of reasoning: the request's, the server's, or the smaller of both.
+
+        Raises:
+            RequestError: the request has one, and nothing that holds it.
+        """
+        asked, most = body.thinking_token_budget, self.settings.max_reasoning_tokens
+        if asked is not None and (spec.messages is not None or not self.settings.constraints):
+            allowed = "none: nothing holds the reasoning of this model"
+            raise RequestError("thinking_token_budget", str(asked), allowed)
+        return most if asked is None else asked if most is None else min(asked, most)
+
+    def _reasoning(self, spec: Format, options: ChatOptions, prompt: str, budget: int | None) -> ReasoningShape | None:
         """Where the prompt leaves the model, by the parser's own judgement."""
         if spec.reasoning is None:
             return None
         start = opening(spec, options, prompt[-PROMPT_TAIL_CHARS:])
-        ends = spec.reasoning.ends[0]
+        starts, ends = spec.reasoning.starts[0], spec.reasoning.ends[0]
         if start.state is State.REASONING:
-            return ReasoningShape(spec.reasoning.starts[0], ends, "open", self._bounds)
-        return ReasoningShape(spec.reasoning.starts[0], ends, "closed" if start.reasoned else "unknown")
+            return ReasoningShape(starts, ends, "open", self._bounds, budget)
+        return ReasoningShape(starts, ends, "closed" if start.reasoned else "unknown", budget=budget)
 
 
 _STANDARD_SAMPLING: Final[Mapping[str, Any]] = {
@@ -276,6 +295,8 @@ def _unheld(options: ChatOptions, body: ChatBody) -> RequestError:
     allowed = "what needs no constraint: this LLM's backend takes none"
     if body.response_format is not None and body.response_format.type != "text":
         return RequestError("response_format.type", repr(body.response_format.type), f"'text', or {allowed}")
+    if body.thinking_token_budget is not None:
+        return RequestError("thinking_token_budget", str(body.thinking_token_budget), allowed)
     if options.tool_choice != "auto":
         return RequestError("tool_choice", "a choice that demands a call", f"'auto' or 'none', or {allowed}")
     return RequestError("tools", "a tool with `strict: true`", f"tools without, or {allowed}")

@@ -35,6 +35,8 @@ class PromptSettings(StreamSettings):
         auto_tools: `model`: under `auto` the model decides. `call`: for models too small to decide: it is held
             to one call (under `required` too), and to text where the last message is a tool's result.
         reasoning_chars: fewest and most characters of reasoning, `20-160`; absent = as the model likes.
+        max_reasoning_tokens: most tokens of reasoning; a request's `thinking_token_budget` may ask for fewer. Absent =
+            as the model likes. Formats with message headers (gpt_oss, beam, muse) are not held.
         constraints: send constraints to the LLM. false: nothing is held, and nothing refused for it. Where true and
             the LLM's backend takes none, what must be held is refused.
         guide_type: how TensorRT-LLM is told a constraint.
@@ -54,6 +56,7 @@ class PromptSettings(StreamSettings):
     tool_strict_level: Literal["auto", "function", "parameter"] = "auto"
     auto_tools: Literal["model", "call"] = "model"
     reasoning_chars: str = ""
+    max_reasoning_tokens: int | None = limited(None, low=0, high=2**31 - 1)
     constraints: bool = True
     guide_type: GuideType = "ebnf_grammar"
     llm_batched: bool | None = None

@@ -153,6 +153,7 @@ class ChatBody(SamplingBody):
     top_logprobs: int | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
     response_format: ResponseFormat | None = None
     reasoning_effort: str | None = Field(default=None, max_length=64)
+    thinking_token_budget: int | None = Field(default=None, ge=0, le=2**31 - 1)
     chat_template_kwargs: dict[str, Any] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None

@@ -280,12 +280,21 @@ class ReasoningShape:
         state: `open`: the answer begins inside reasoning; `closed`: the prompt has ended it;
             `unknown`: it begins in content, where the model may still open reasoning.
         bounds: fewest and most characters of reasoning that the prompt opened; None = as the model likes.
+        budget: most tokens of the first reasoning; None = as the model likes. It then ends where it is.
     """
 
     start: str
     end: str
     state: Literal["open", "closed", "unknown"]
     bounds: tuple[int, int] | None = None
+    budget: int | None = None
+
+    @property
+    def held(self) -> bool:
+        """There is something to hold of the reasoning itself, whatever follows."""
+        return self.state != "closed" and (
+            self.budget is not None or (self.bounds is not None and self.state == "open")
+        )
 
     def __post_init__(self) -> None:
         if not self.start or not self.end:

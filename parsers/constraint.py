@@ -72,10 +72,13 @@ def build_constraint(
         RequestError: no tool is allowed where one is required.
     """
     body = _body(options, calls, response_schema, level, auto)
-    if body is None and (reasoning is None or reasoning.bounds is None or reasoning.state != "open"):
+    if body is None and (reasoning is None or not reasoning.held):
         return None
     free = body is None
-    elements = [*_reasoning(reasoning, calls, free=free), body if body is not None else _any_text()]
+    body = body or _any_text()
+    if reasoning is not None and reasoning.budget is not None:
+        body = _without(body, reasoning.start)
+    elements = [*_reasoning(reasoning, calls, free=free), body]
     return {"type": "structural_tag", "format": elements[0] if len(elements) == 1 else _sequence(*elements)}
 
 
@@ -187,15 +190,31 @@ def _reasoning(shape: ReasoningShape | None, calls: CallShape | None, *, free: b
     # A call opener inside would end the reasoning for the parser, outside this grammar's tags.
     excludes = (shape.end, *([calls.opener] if calls is not None and calls.opener else ()))
     if shape.state == "open":
-        return [*_reasoning_text(shape.bounds, excludes), _const(shape.end), *blanks]
-    text = _any_text(*excludes)
+        return [*_reasoning_text(shape, excludes), _const(shape.end), *blanks]
+    text = _thoughts(shape, excludes)
     block = _sequence(_const(shape.start), text, _const(shape.end), *blanks)
     return [{"type": "optional", "content": block}]
 
 
-def _reasoning_text(bounds: tuple[int, int] | None, excludes: tuple[str, ...]) -> list[_Node]:
+def _without(body: _Node, opener: str) -> _Node:
+    """A body whose free text begins no reasoning: that would be reasoning without a budget."""
+    if body["type"] not in ("any_text", "triggered_tags"):
+        return body
+    return {**body, "excludes": [*body.get("excludes", ()), opener]}
+
+
+def _thoughts(shape: ReasoningShape, excludes: tuple[str, ...]) -> _Node:
+    """Any text, as long as the budget lasts; then the end marker is all that may come."""
+    text = _any_text(*excludes)
+    return text if shape.budget is None else {**text, "max_tokens": shape.budget}
+
+
+def _reasoning_text(shape: ReasoningShape, excludes: tuple[str, ...]) -> list[_Node]:
+    bounds = shape.bounds
     if bounds is None:
-        return [_any_text(*excludes)]
+        return [_thoughts(shape, excludes)]
+    if shape.budget is not None:
+        return [{**_thoughts(shape, excludes), "max_chars": bounds[1]}]
     # One sentence: a small model fills its bound with blank lines, JSON, code or half a thought otherwise.
     fewest, most = bounds
     others = {**_any_text("\n", ".", "{", "`", *excludes), "max_chars": most - max(fewest, 1) - 1}

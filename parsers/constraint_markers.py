@@ -75,12 +75,15 @@ class _Binder:
                 "tags": [{**self.bind({**tag, "begin": ""}), "begin": tag["begin"]} for tag in node["tags"]],
             }
         tags = [self.bind(tag) for tag in node["tags"]]
+        excluded = [self._ids[text] for text in node.get("excludes", ()) if text in self._ids]
         return {
             "type": "token_triggered_tags",
             "trigger_tokens": [self._ids[trigger] for trigger in node["triggers"]],
             "tags": tags,
             "at_least_one": node["at_least_one"],
             "stop_after_first": node["stop_after_first"],
+            # others stay possible in pieces, which begin nothing
+            **({"exclude_tokens": excluded} if excluded else {}),
         }
 
     def _split(self, text: str) -> list[_Node]:

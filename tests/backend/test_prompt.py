@@ -584,3 +584,22 @@ def test_any_schema_is_taken_or_refused(builder: PromptBuilder, value: Any) -> N
 def test_any_text_is_json_or_refused(text: str) -> None:
     with contextlib.suppress(RequestError):
         parse_json(text, "request")
+
+
+def test_a_budget_of_reasoning(demo_model: Path, template_file: Path) -> None:
+    settings: dict[str, Any] = {"tokenizer": demo_model, "chat_template": template_file}
+
+    def held(asked: int | None, **more: Any) -> str:
+        built = PromptBuilder(PromptSettings(**settings, **more)).build(body(thinking_token_budget=asked))
+        return json.dumps(built.constraint)
+
+    assert held(None) == "null"
+    assert '"max_tokens": 9' in held(9)
+    assert '"max_tokens": 5' in held(None, max_reasoning_tokens=5)
+    assert '"max_tokens": 5' in held(9, max_reasoning_tokens=5)
+    assert '"max_tokens": 3' in held(3, max_reasoning_tokens=5)
+    assert '"max_tokens": 3, "max_chars": 160' in held(3, reasoning_chars="20-160")
+    refused: tuple[dict[str, Any], ...] = ({"constraints": False}, {"format": "gpt_oss", "match": "text"})
+    for more in refused:
+        with pytest.raises(RequestError, match="thinking_token_budget: found 9"):
+            held(9, **more)

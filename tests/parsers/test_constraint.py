@@ -347,3 +347,29 @@ def walk(matcher: xgrammar.GrammarMatcher, chance: random.Random) -> str:
             assert matcher.is_completed(), f"no way on after {text!r}"
             return text
     raise AssertionError(f"no end after {text[-200:]!r}")
+
+
+def test_a_budget_of_reasoning_leaves_nothing_but_its_end(compiler: xgrammar.GrammarCompiler, demo_model: Path) -> None:
+    """Tokens are counted where logits are masked, so this is asked of the mask."""
+    tag = build_constraint(options(), reasoning=ReasoningShape("<think>", "</think>", "open", budget=3))
+    matcher = xgrammar.GrammarMatcher(compiler.compile_structural_tag(json.dumps(tag)))
+    tokenizer = AutoTokenizer.from_pretrained(demo_model)
+    mask = xgrammar.allocate_token_bitmask(1, len(tokenizer))
+    (word,) = tokenizer.encode(" the")
+    for _ in range(3):
+        assert matcher.accept_token(word)
+    matcher.fill_next_token_bitmask(mask)
+    allowed = [token for token in range(len(tokenizer)) if mask[0][token // 32].item() >> (token % 32) & 1]
+    assert allowed
+    assert all("</think>".startswith(tokenizer.decode([token])) for token in allowed)
+
+
+def test_under_a_budget_free_text_begins_no_reasoning(accepts: Accepts) -> None:
+    shape = ReasoningShape("<think>", "</think>", "unknown", budget=3)
+    for tag in (
+        build_constraint(options(), reasoning=shape),
+        build_constraint(options(tools=TOOLS), calls=HERMES, reasoning=shape, level="parameter"),
+    ):
+        assert accepts(tag, "<think>a</think>Hello")
+        assert accepts(tag, "Hello")
+        assert not accepts(tag, "Hello <think>a")

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from .pb import Array
-from .tensors import compact_json, encode_text
+from .tensors import compact_json, flag_array, ints_array, text_array
 
 __all__ = [
     "GuideType",
@@ -75,16 +75,16 @@ def write_tristream(stream_id: str, prompt: Prompt, _: InputOptions) -> dict[str
     """Our `llm`: JSON for what is no array."""
     constraint = "" if prompt.constraint is None else compact_json({"structural_tag": prompt.constraint})
     return {
-        "stream_id": _text(stream_id),
-        "input_ids": np.asarray(prompt.input_ids, np.int32),
-        "sampling": _text(compact_json(prompt.sampling)),
-        "constraint": _text(constraint),
+        "stream_id": text_array(stream_id),
+        "input_ids": ints_array(prompt.input_ids),
+        "sampling": text_array(compact_json(prompt.sampling)),
+        "constraint": text_array(constraint),
     }
 
 
 def stop_tristream(stream_id: str) -> dict[str, Array]:
     """Our `llm` is told the stream by its id."""
-    return {"stream_id": _text(stream_id), "stop": _flag(True)}
+    return {"stream_id": text_array(stream_id), "stop": flag_array(True)}
 
 
 def write_vllm(_: str, prompt: Prompt, options: InputOptions) -> dict[str, Array]:
@@ -117,14 +117,14 @@ def write_vllm(_: str, prompt: Prompt, options: InputOptions) -> dict[str, Array
         # JSON in JSON, and the structural tag JSON in that
         parameters["structured_outputs"] = compact_json({"structural_tag": compact_json(prompt.constraint)})
     return {
-        "text_input": _text(prompt.text.removeprefix(options.bos)),
-        "stream": _flag(True),
-        "sampling_parameters": _text(compact_json(parameters)),
-        "exclude_input_in_output": _flag(True),
-        "return_finish_reason": _flag(True),
-        "return_logprobs": _flag(sampling["logprobs"]),
-        "return_num_input_tokens": _flag(True),
-        "return_num_output_tokens": _flag(True),
+        "text_input": text_array(prompt.text.removeprefix(options.bos)),
+        "stream": flag_array(True),
+        "sampling_parameters": text_array(compact_json(parameters)),
+        "exclude_input_in_output": flag_array(True),
+        "return_finish_reason": flag_array(True),
+        "return_logprobs": flag_array(sampling["logprobs"]),
+        "return_num_input_tokens": flag_array(True),
+        "return_num_output_tokens": flag_array(True),
     }
 
 
@@ -135,7 +135,7 @@ def write_tensorrtllm(_: str, prompt: Prompt, options: InputOptions) -> dict[str
     greedy = sampling["temperature"] == 0
     words = [[end] for end in ends[1:]] + [list(options.encode(text)) for text in sampling["stop"]]
     tensors = {
-        "input_ids": np.asarray(prompt.input_ids, np.int32),
+        "input_ids": ints_array(prompt.input_ids),
         "input_lengths": _number(len(prompt.input_ids)),
         "request_output_len": _number(sampling["max_tokens"] or MAX_TOKENS),
         "num_return_sequences": _number(sampling["n"]),
@@ -148,12 +148,12 @@ def write_tensorrtllm(_: str, prompt: Prompt, options: InputOptions) -> dict[str
         "presence_penalty": _real(sampling["presence_penalty"]),
         "frequency_penalty": _real(sampling["frequency_penalty"]),
         "seed": _seed(sampling["seed"]),
-        "exclude_input_in_output": _flag(True),
-        "streaming": _flag(True),
+        "exclude_input_in_output": flag_array(True),
+        "streaming": flag_array(True),
     }
     if prompt.constraint is not None:
-        tensors["guided_decoding_guide_type"] = _text(options.guide_type)
-        tensors["guided_decoding_guide"] = _text(_guide(prompt.constraint, options.guide_type))
+        tensors["guided_decoding_guide_type"] = text_array(options.guide_type)
+        tensors["guided_decoding_guide"] = text_array(_guide(prompt.constraint, options.guide_type))
     return tensors
 
 
@@ -161,7 +161,7 @@ def stop_tensorrtllm(_: str) -> dict[str, Array]:
     """It knows the request by its request id."""
     # the first three are not optional in its config.pbtxt
     numbers = {"input_ids": 0, "input_lengths": 1, "request_output_len": 1}
-    return {**{name: _number(value) for name, value in numbers.items()}, "stop": _flag(True)}
+    return {**{name: _number(value) for name, value in numbers.items()}, "stop": flag_array(True)}
 
 
 def write_llmapi(_: str, prompt: Prompt, options: InputOptions) -> dict[str, Array]:
@@ -169,10 +169,10 @@ def write_llmapi(_: str, prompt: Prompt, options: InputOptions) -> dict[str, Arr
     sampling = prompt.sampling
     greedy = sampling["temperature"] == 0
     return {
-        "text_input": _text(prompt.text.removeprefix(options.bos)),
-        "streaming": _flag(True),
-        "return_finish_reason": _flag(True),
-        "sampling_param_exclude_input_from_output": _flag(True),
+        "text_input": text_array(prompt.text.removeprefix(options.bos)),
+        "streaming": flag_array(True),
+        "return_finish_reason": flag_array(True),
+        "sampling_param_exclude_input_from_output": flag_array(True),
         "sampling_param_max_tokens": _number(sampling["max_tokens"] or MAX_TOKENS),
         "sampling_param_temperature": _real(1.0 if greedy else sampling["temperature"]),
         "sampling_param_top_k": _number(1 if greedy else sampling["top_k"]),
@@ -180,13 +180,13 @@ def write_llmapi(_: str, prompt: Prompt, options: InputOptions) -> dict[str, Arr
         "sampling_param_presence_penalty": _real(sampling["presence_penalty"]),
         "sampling_param_frequency_penalty": _real(sampling["frequency_penalty"]),
         "sampling_param_seed": _seed(sampling["seed"]),
-        "sampling_param_stop": _texts(sampling["stop"]),
+        "sampling_param_stop": text_array(*sampling["stop"]),
     }
 
 
 def stop_llmapi(_: str) -> dict[str, Array]:
     """It knows the request by its request id."""
-    return {"text_input": _text(""), "stop": _flag(True)}
+    return {"text_input": text_array(""), "stop": flag_array(True)}
 
 
 def _guide(constraint: Mapping[str, Any], guide_type: GuideType) -> str:
@@ -206,22 +206,8 @@ def _word_list(words: Sequence[Sequence[int]]) -> Array:
     return np.asarray([flat, ends + [-1] * (len(flat) - len(ends))], np.int32)
 
 
-def _text(text: str) -> Array:
-    return _texts((text,))
-
-
-def _texts(texts: Sequence[str]) -> Array:
-    array = np.empty(len(texts), np.object_)
-    array[:] = [encode_text(text) for text in texts]
-    return array
-
-
-def _flag(value: bool) -> Array:
-    return np.array([value], np.bool_)
-
-
 def _number(value: int) -> Array:
-    return np.array([value], np.int32)
+    return ints_array((value,))
 
 
 def _real(value: float) -> Array:

@@ -29,7 +29,6 @@ from .prompt_settings import PromptSettings, char_bounds, json_setting
 from .rendering import ChatTemplate, check_variables
 from .request_body import ChatBody, SamplingBody, read_body, validated
 from .tensors import compact_json
-from .tokenizer_facts import end_ids
 
 __all__ = ["PromptBuilder", "PromptSettings"]
 
@@ -90,14 +89,13 @@ class PromptBuilder:
         self._direct = direct
         self.input_options = InputOptions(
             self.template.encode,
-            settings.end_ids() or end_ids(settings.tokenizer),
+            settings.end_ids() or self.template.end_ids,
             self.template.added_bos,
             settings.guide_type,
         )
         """What is needed to write a prompt's tensors (`llm_inputs.py`)."""
-        if settings.constraints and settings.tool_strict_level != "auto" and not self._constrained():
-            found = f"{settings.tool_strict_level!r}, which this LLM's backend cannot hold"
-            raise SettingsError("tool_strict_level", found, "'auto'; or constraints: false, and nothing is held")
+        if settings.constraints and not self._constrained():
+            _check_holds_nothing(settings)
 
     def warm_up(self) -> None:
         """Do once what the first request would pay for."""
@@ -288,6 +286,19 @@ _STANDARD_SAMPLING: Final[Mapping[str, Any]] = {
     "ignore_eos": False,
 }
 """OpenAI's defaults, and none where OpenAI has no such member."""
+
+
+def _check_holds_nothing(settings: PromptSettings) -> None:
+    """Do the settings themselves hold nothing, where the LLM takes no constraint?
+
+    Raises:
+        SettingsError: one of them would be refused with every request.
+    """
+    free = {"tool_strict_level": "auto", "auto_tools": "model", "reasoning_chars": "", "max_reasoning_tokens": None}
+    for name, value in free.items():
+        if getattr(settings, name) != value:
+            found = f"{getattr(settings, name)!r}, which this LLM's backend cannot hold"
+            raise SettingsError(name, found, f"{value or 'nothing'}; or constraints: false, and nothing is held")
 
 
 def _unheld(options: ChatOptions, body: ChatBody) -> RequestError:

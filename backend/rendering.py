@@ -24,7 +24,7 @@ from .errors import SettingsError
 from .json_text import shown
 from .null_content import PRELUDE, without_content
 from .request_body import ChatMessage
-from .tokenizer_facts import added_bos, context_length
+from .tokenizer_facts import added_bos, context_length, end_ids
 
 __all__ = ["ChatTemplate", "check_variables"]
 
@@ -88,6 +88,8 @@ class ChatTemplate:
             token.content for token in self._tokenizer.added_tokens_decoder.values() if token.special
         )
         """Spellings of the tokens that the tokenizer flags special."""
+        self.end_ids = end_ids(folder, self._tokenizer)
+        """Tokens that end an answer."""
         self.added_bos = added_bos(self._tokenizer)
         """The token that begins every text where the tokenizer is asked for special tokens; "" if none does."""
         self._null_content = False

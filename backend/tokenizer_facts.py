@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from tokenizers import Tokenizer
-
 __all__ = ["added_bos", "context_length", "end_ids"]
 
 NO_LENGTH: Final = 10**9
@@ -17,25 +15,14 @@ END_FILES: Final = ("generation_config.json", "config.json")
 """Where `eos_token_id` stands, a number or a list; the first that has one counts."""
 
 
-def end_ids(folder: Path) -> tuple[int, ...]:
-    """Ids of the tokens that end an answer: of generation_config.json, else config.json, else the tokenizer's one.
-
-    Args:
-        folder: a Hugging Face folder.
-
-    Returns:
-        None where no file says so.
-    """
+def end_ids(folder: Path, tokenizer: Any) -> tuple[int, ...]:
+    """Ids of the tokens that end an answer: of generation_config.json, else config.json, else the tokenizer's one."""
     for name in END_FILES:
         found = _object(folder / name).get("eos_token_id")
         ids = found if isinstance(found, list) else [found]
         if ids and all(type(each) is int for each in ids):
             return tuple(ids)
-    token = _object(folder / "tokenizer_config.json").get("eos_token")
-    text = token.get("content") if isinstance(token, dict) else token
-    if not isinstance(text, str) or not (folder / "tokenizer.json").exists():
-        return ()
-    number = Tokenizer.from_file(str(folder / "tokenizer.json")).token_to_id(text)
+    number = tokenizer.eos_token_id
     return () if number is None else (number,)
 
 

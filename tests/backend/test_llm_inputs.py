@@ -211,8 +211,10 @@ def test_a_constraint_that_nobody_takes_is_refused(qwen3_tokenizer: Path, member
         refusing.build(json.dumps(CALL))
         free = PromptBuilder(PromptSettings(llm_backend=backend, constraints=False, **settings), direct=direct)  # type: ignore[arg-type]
         assert free.build(body).constraint is None
-        with pytest.raises(SettingsError, match="tool_strict_level"):
-            PromptBuilder(PromptSettings(llm_backend=backend, tool_strict_level="function", **settings), direct=direct)  # type: ignore[arg-type]
+        for name, value in (("tool_strict_level", "function"), ("max_reasoning_tokens", 5), ("auto_tools", "call")):
+            holding: dict[str, Any] = {name: value, **settings}
+            with pytest.raises(SettingsError, match=name):
+                PromptBuilder(PromptSettings(llm_backend=backend, **holding), direct=direct)  # type: ignore[arg-type]
     for backend, direct in (("vllm", False), ("tensorrtllm", True)):
         builder = PromptBuilder(PromptSettings(llm_backend=backend, **settings), direct=direct)  # type: ignore[arg-type]
         prompt = builder.build(body)
